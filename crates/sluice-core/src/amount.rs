@@ -79,6 +79,12 @@ impl Amount {
         Self::clamped(product.div_euclid(i128::from(denominator)))
     }
 
+    /// The amount times `of / to`, rounded down.
+    pub(crate) fn scaled(self, of: Self, to: Self) -> Self {
+        let product = i128::from(self.0) * i128::from(of.0);
+        Self::clamped(product.div_euclid(i128::from(to.0.max(1))))
+    }
+
     pub(crate) fn clamped(micros: i128) -> Self {
         let bounded = micros.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
         Self(i64::try_from(bounded).unwrap_or(i64::MAX))

@@ -13,14 +13,17 @@ use crate::limit::Limit;
 use crate::line::Line;
 use crate::rate::Rate;
 use crate::schema::{CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
+use crate::share::ShareName;
 use crate::statement::{Operand, Put, Statement};
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
 mod adopt;
+pub(crate) mod lines;
 pub(crate) mod note;
 mod read;
 
+use lines::Lines;
 use note::Note;
 
 /// A bucket as one reply of DynamoDB showed it.
@@ -53,6 +56,10 @@ pub struct Bucket {
     note: Option<Box<Note>>,
     /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
+    /// All lines as they were read, if the bucket has shares.
+    lines: Option<Arc<Lines>>,
+    /// The share that the bucket is seen from.
+    share: Option<ShareName>,
 }
 
 /// What a write on inline leases changes in their bucket.
@@ -97,6 +104,8 @@ impl Bucket {
             adopt_at_least: None,
             note: None,
             inline: None,
+            lines: None,
+            share: None,
         }
     }
 

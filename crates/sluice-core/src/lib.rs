@@ -42,6 +42,7 @@ mod reason;
 mod reclaim;
 mod recount;
 pub mod schema;
+mod share;
 mod statement;
 mod sweep_log;
 mod ticket;
@@ -59,6 +60,7 @@ pub use heal::{HEAL_EVERY, HealMark, HealProgress, LONGEST_HEAL_SPACING, heal_pr
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::any_window::AnyWindow;
+pub use limit::split::{DeclaredShare, InvalidSplit, MOST_SHARES, ShareLimit, Split};
 pub use limit::warning::LimitWarning;
 pub use limit::{InvalidLimit, Limit, LimitType};
 pub use load::{
@@ -87,6 +89,7 @@ pub use reason::{CancellationCause, CancellationReason};
 pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{AttributeFault, Exact, Field, Row, RowError};
+pub use share::{COMMON, ShareName, ShareNameError};
 pub use statement::{AttributeNames, Delete, Operand, Put, Statement, Update, Write};
 pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::booked::Booked;

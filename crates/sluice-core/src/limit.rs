@@ -9,6 +9,7 @@ use crate::amount::{Amount, Cost};
 use crate::rate::Rate;
 
 pub(crate) mod any_window;
+pub(crate) mod split;
 pub(crate) mod warning;
 
 /// What a bucket counts.
@@ -180,6 +181,21 @@ impl Limit {
     pub fn default_cost(&self) -> Option<Cost> {
         let is_stated = self.limit_type != LimitType::Tokens || self.cost_per_call != Cost::ONE;
         is_stated.then_some(self.cost_per_call)
+    }
+
+    /// The limit of one line of the bucket. A call of the default cost takes no more than the line holds.
+    pub(crate) fn of_line(&self, capacity: Amount, rate: Rate) -> Result<Self, InvalidLimit> {
+        let cost_per_call = Cost::new(self.cost_per_call.amount().min(capacity)).unwrap_or(self.cost_per_call);
+        if !self.is_concurrent() && rate.is_zero() {
+            return Err(InvalidLimit::NoRefill(self.limit_type));
+        }
+        Self::checked(Self { capacity, rate, cost_per_call, ..*self })
+    }
+
+    /// The limit of this line and another together.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let (capacity, rate) = (self.capacity.plus(other.capacity), self.rate.plus(other.rate));
+        Self { capacity, rate, cost_per_call: self.cost_per_call.max(other.cost_per_call), ..*self }
     }
 
     /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency):

@@ -13,6 +13,7 @@ pub(crate) mod claim;
 pub(crate) mod cool_down;
 pub(crate) mod future_anchor;
 pub(crate) mod inline;
+pub(crate) mod lines;
 pub(crate) mod lower;
 pub(crate) mod nearness;
 pub(crate) mod observe;
@@ -21,6 +22,7 @@ pub(crate) mod receipt;
 pub(crate) mod refill;
 pub(crate) mod settle;
 pub(crate) mod slots;
+pub(crate) mod split;
 
 /// The wait of a refusal that time alone never ends.
 pub const NEVER: Duration = Duration::MAX;
@@ -107,6 +109,12 @@ impl Factor {
     #[must_use]
     pub const fn ratio(self) -> (u32, u32) {
         (self.0, Self::ONE)
+    }
+
+    /// This part of `amount`, rounded down.
+    #[must_use]
+    pub fn of(self, amount: Amount) -> Amount {
+        amount.fraction(self.0, Self::ONE)
     }
 }
 

@@ -79,6 +79,22 @@ impl Rate {
         if scaled.value < 0 { Err(DecimalError::OutOfRange) } else { Ok((Self(scaled.value), scaled.exact)) }
     }
 
+    /// The sum, saturating.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, and zero at least.
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        let rest = self.0.saturating_sub(other.0);
+        Self(if rest < 0 { 0 } else { rest })
+    }
+
+    /// The rate times one rate by another, rounded down.
+    pub(crate) fn scaled_by(self, of: Self, to: Self) -> Self {
+        self.scaled(Amount::from_micros(of.0), Amount::from_micros(to.0))
+    }
+
     /// The rate times `of / to`, rounded down.
     pub(crate) fn scaled(self, of: Amount, to: Amount) -> Self {
         let product = i128::from(self.0) * i128::from(of.micros().max(0));

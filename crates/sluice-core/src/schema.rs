@@ -80,6 +80,27 @@ pub const ADOPTS_LIMIT: &str = "adopts_limit";
 /// Bucket, optional: the least limit that the bucket adopts: requests or tokens a minute; calls at once, for
 /// concurrency. A tenth of the bucket's limit without it.
 pub const ADOPT_AT_LEAST: &str = "adopt_at_least";
+/// Rate bucket, optional: the shares, a map from each name to its line. The names in a line are one letter,
+/// because DynamoDB charges by the size of the row.
+pub const SHARES: &str = "shares";
+/// Line: as [`TOKENS`].
+pub const LINE_TOKENS: &str = "t";
+/// Line: as [`LAST_REFILL_AT`].
+pub const LINE_ANCHOR: &str = "a";
+/// Line: as [`CAPACITY`].
+pub const LINE_CAPACITY: &str = "c";
+/// Line: as [`REFILL_RATE`].
+pub const LINE_RATE: &str = "r";
+/// Line, optional: what a borrower of another share leaves. A quarter of the capacity without it.
+pub const LINE_FLOOR: &str = "f";
+/// Line, optional: 1 if the share is for background work.
+pub const LINE_BACKGROUND: &str = "b";
+/// Line, optional: as [`LOTS`].
+pub const LINE_LOTS: &str = "l";
+/// Line, optional: as [`RETURNED`].
+pub const LINE_RETURNED: &str = "u";
+/// Line, optional: as [`REPAIRED_AT`].
+pub const LINE_REPAIRED_AT: &str = "p";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast
 /// as [`VERSION`], all writers count.
 pub const COUNTED: &str = "counted";

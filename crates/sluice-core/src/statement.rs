@@ -6,7 +6,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::schema::{INLINE_ENDS, KEY, USED_NOW};
+use crate::schema::{
+    INLINE_ENDS, KEY, LAST_REFILL_AT, LINE_ANCHOR, LINE_LOTS, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, LOTS,
+    REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
+};
+use crate::share::ShareName;
 
 /// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders. Every name
 /// has a placeholder, so that DynamoDB's reserved words never matter. Nearly all statements are constants in
@@ -28,21 +32,21 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeNames {
     pub(crate) attributes: Cow<'static, [&'static str]>,
-    /// Entries of maps, by their placeholders: the ids of inline leases, a caller.
-    pub(crate) leases: Vec<(&'static str, String)>,
+    /// Entries of maps, and attributes in them, by their placeholders: the ids of inline leases, a caller, a share.
+    pub(crate) entries: Vec<(&'static str, String)>,
 }
 
 impl AttributeNames {
     /// These attributes.
     #[must_use]
     pub const fn of(attributes: &'static [&'static str]) -> Self {
-        Self { attributes: Cow::Borrowed(attributes), leases: Vec::new() }
+        Self { attributes: Cow::Borrowed(attributes), entries: Vec::new() }
     }
 
     /// Each placeholder with its name.
     pub fn iter(&self) -> impl Iterator<Item = (String, &str)> {
         let attributes = self.attributes.iter().map(|name| (placeholder(name), *name));
-        attributes.chain(self.leases.iter().map(|(placeholder, id)| ((*placeholder).to_string(), id.as_str())))
+        attributes.chain(self.entries.iter().map(|(placeholder, name)| ((*placeholder).to_string(), name.as_str())))
     }
 
     /// The name behind a placeholder.
@@ -68,10 +72,42 @@ impl Statement {
         Self { update: Cow::Borrowed(update), condition: Cow::Borrowed(condition), names: AttributeNames::of(names) }
     }
 
+    /// The same change of the line of `share`, in place of the row's own line.
+    pub(crate) fn in_share(&self, share: &ShareName) -> Self {
+        let (mut attributes, mut entries) = (alloc::vec![SHARES], alloc::vec![(SHARE, share.to_string())]);
+        for name in self.names.attributes.iter() {
+            match OF_LINE.iter().find(|(of_row, ..)| of_row == name) {
+                Some((_, placeholder, of_line)) => entries.push((placeholder, (*of_line).to_string())),
+                None => attributes.push(name),
+            }
+        }
+        let names = AttributeNames { attributes: attributes.into(), entries };
+        Self { update: in_line(&self.update).into(), condition: in_line(&self.condition).into(), names }
+    }
+
     /// The condition of a put or a delete.
     pub(crate) const fn guard(condition: &'static str, names: &'static [&'static str]) -> Self {
         Self::fixed("", condition, names)
     }
+}
+
+/// The placeholder of a share's name.
+const SHARE: &str = "#share";
+
+/// The attributes that each line has of its own: in the row, their placeholder, and in the line of a share.
+const OF_LINE: [(&str, &str, &str); 5] = [
+    (TOKENS, "#tokens", LINE_TOKENS),
+    (LAST_REFILL_AT, "#last_refill_at", LINE_ANCHOR),
+    (LOTS, "#lots", LINE_LOTS),
+    (RETURNED, "#returned", LINE_RETURNED),
+    (REPAIRED_AT, "#repaired_at", LINE_REPAIRED_AT),
+];
+
+/// `expression` with the path of each attribute of a line. No other placeholder begins with one of theirs.
+fn in_line(expression: &str) -> String {
+    OF_LINE.iter().fold(expression.to_string(), |text, (_, placeholder, _)| {
+        text.replace(placeholder, &["#shares.#share.", placeholder].concat())
+    })
 }
 
 /// A value that a write sends to the table.

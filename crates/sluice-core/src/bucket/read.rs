@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::Bucket;
+use super::lines::{LineRead, read_lines};
 use super::note::Note;
 use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
@@ -15,7 +16,7 @@ use crate::rate::Rate;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
     COUNTED, LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row,
-    RowError, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -32,23 +33,35 @@ impl Bucket {
         let blocked = schema::optional(row, BLOCKED_UNTIL, || schema::timestamp(row, BLOCKED_UNTIL))?;
         let admitted = schema::optional(row, ADMITTED, || schema::amount(row, ADMITTED))?;
         let admitted_inline = schema::optional(row, ADMITTED_INLINE, || schema::amount(row, ADMITTED_INLINE))?;
+        let tokens = schema::amount(row, TOKENS)?;
+        let anchor = schema::timestamp(row, LAST_REFILL_AT)?;
+        let lots = schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0);
+        let returned =
+            schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?.map_or(Amount::ZERO, |sum| sum.get());
+        let repaired_at =
+            schema::optional(row, REPAIRED_AT, || schema::timestamp(row, REPAIRED_AT))?.map(|at| at.get());
+        let lines = if limit.is_concurrent() || row.field(SHARES).is_none() {
+            None
+        } else {
+            let (capacity, rate, tokens, anchor) = (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
+            read_lines(row, LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at })?
+        };
         Ok(Self {
             dimension: dimension.clone(),
             limit,
             capacity,
             rate,
-            tokens: schema::amount(row, TOKENS)?.get(),
-            anchor: schema::timestamp(row, LAST_REFILL_AT)?,
+            tokens: tokens.get(),
+            anchor,
             version: schema::count(row, VERSION)?,
             blocked_until: blocked.map(|at| at.get()),
             admitted: admitted.map(|amount| amount.get()),
             admitted_inline: admitted_inline.map(|amount| amount.get()),
             counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
             capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?,
-            lots: schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0),
-            returned: schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
-                .map_or(Amount::ZERO, |sum| sum.get()),
-            repaired_at: schema::optional(row, REPAIRED_AT, || schema::timestamp(row, REPAIRED_AT))?.map(|at| at.get()),
+            lots,
+            returned,
+            repaired_at,
             observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
             observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,
@@ -58,6 +71,8 @@ impl Bucket {
                 .map(|least| Box::new(least.get())),
             note: Note::read(row).map(Box::new),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
+            lines,
+            share: None,
         })
     }
 }

@@ -245,7 +245,7 @@ fn name_of(caller: &str) -> &str {
 pub fn note_use(dimension: &Dimension, caller: &str, used: Amount, now: Timestamp) -> Update {
     let names = AttributeNames {
         attributes: Cow::Borrowed(&[CALLERS, CALLERS_PERIOD, CALLERS_VERSION, USED_NOW]),
-        leases: alloc::vec![("#caller", name_of(caller).to_string())],
+        entries: alloc::vec![("#caller", name_of(caller).to_string())],
     };
     Update {
         key: Load::key(dimension),

@@ -108,7 +108,9 @@ impl RateBatch<'_> {
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
         let upto = self.total.plus(claim.cost.amount());
-        self.planner.with_next_repair(judge(self.planner.bucket(), self.base, claim, upto, self.now), self.now)
+        let answer = judge(self.planner.bucket(), self.base, claim, upto.plus(self.planner.floor()), self.now);
+        let answer = if let Plan::Write(_) = answer { Plan::Write(upto) } else { answer };
+        self.planner.with_next_repair(answer, self.now)
     }
 
     /// Takes the tokens up to `upto`, as [`judge`](Self::judge) returned for `claim`.
@@ -121,6 +123,7 @@ impl RateBatch<'_> {
             self.anchor = Anchor::Moves;
         }
         self.total = upto;
+        let upto = upto.plus(self.planner.floor());
         self.lowest = self.lowest.max(upto.minus(self.planner.accrued(self.now)).minus(ahead));
     }
 

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::plan::Factor;
+use crate::plan::lines::{Since, lower_lines};
 use crate::plan::rate::RatePlanner;
 use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
@@ -38,16 +39,17 @@ static LOWER_FULL: Statement = Statement::fixed(
 );
 
 impl RatePlanner<'_> {
-    /// The write that leaves `factor` of the present level, or `None` if there is no level to take from. It takes at
+    /// The write that leaves `factor` of the present level of the whole bucket, or `None` if there is no level to take from. It takes at
     /// most what refills in `longest`; `None` is without this bound.
     #[must_use]
     pub fn penalize(self, factor: Factor, longest: Option<Duration>, now: Timestamp) -> Option<Update> {
-        let (kept, of) = factor.ratio();
-        let level = self.bucket().level(now);
-        let penalty = level.minus(level.fraction(kept, of));
-        let rate = self.bucket().limit().refill_rate();
+        let (level, rate) = (self.bucket().whole_level(now), self.bucket().whole_limit().refill_rate());
+        let penalty = level.minus(factor.of(level));
         let penalty = longest.map_or(penalty, |longest| penalty.min(rate.accrued_ceil(longest)));
-        (level > Amount::ZERO).then(|| self.lower(penalty, now))
+        (level > Amount::ZERO).then(|| match self.bucket().lines() {
+            None => self.lower(penalty, now),
+            Some(lines) => lower_lines(self.bucket(), lines, penalty, Since::Whatever, now),
+        })
     }
 
     /// The write that takes `amount` from the level, below zero if need be.

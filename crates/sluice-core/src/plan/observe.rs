@@ -25,8 +25,10 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
+use crate::bucket::lines::Lines;
 use crate::dimension::Dimension;
 use crate::line::Line;
+use crate::plan::lines::observe_lines;
 use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::schema::{
@@ -137,6 +139,9 @@ impl RatePlanner<'_> {
         if is_older_row || bucket.observed_version().is_some_and(|last| last > version) {
             return Observation::Stale;
         }
+        if let Some(lines) = bucket.lines() {
+            return self.observe_shares(lines, remaining, longest, now);
+        }
         let is_on_line = remaining.receipt.is_shown() && bucket.anchor() == before.anchor();
         let excess = if is_on_line {
             remaining.excess().minus(bucket.observed().minus(before.observed()))
@@ -170,6 +175,24 @@ impl RatePlanner<'_> {
             (":brim", Operand::number(brim)),
         ]);
         Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
+    }
+
+    /// The same for a bucket with shares. A vendor counts the calls of all of them, so the sum of the levels is
+    /// compared, and each line is lowered in proportion to its level. The grant's own line says nothing about the
+    /// others, so this is the weaker bound above.
+    fn observe_shares(self, lines: &Lines, remaining: &Remaining, longest: Duration, now: Timestamp) -> Observation {
+        let (bucket, limit) = (self.bucket(), self.bucket().whole_limit());
+        let age = now.since(remaining.start);
+        if limit.refill_rate().time_for(limit.capacity()).is_none_or(|filled_in| age >= filled_in) {
+            return Observation::Stale;
+        }
+        let level = lines.iter().map(|(_, line)| line.level(now)).fold(Amount::ZERO, Amount::plus);
+        let excess = level.minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
+        if excess < remaining.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
+            return Observation::Agrees;
+        }
+        let excess = excess.min(limit.refill_rate().accrued_ceil(longest));
+        Observation::Lower(excess, observe_lines(bucket, lines, excess, remaining.receipt.version(), now))
     }
 
     /// The most that the vendor can have left if its count and the bucket rise side by side; `None` if the

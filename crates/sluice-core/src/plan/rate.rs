@@ -127,13 +127,22 @@ pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
     headroom: Duration,
     future_anchor: FutureAnchor,
+    /// What a borrower leaves; zero for the line's own callers.
+    floor: Amount,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep }
+        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, floor: Amount::ZERO }
+    }
+
+    /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or not at
+    /// all, and `floor` stays.
+    #[must_use]
+    pub const fn borrowing((lender, floor): &'a (Bucket, Amount)) -> Self {
+        Self { floor: *floor, ..Self::new(lender) }
     }
 
     /// Plans from `bucket` at `now`. If the anchor lies further in the future than the errors of clocks
@@ -169,7 +178,7 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount(), take.now);
+        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor), take.now);
         match self.with_next_repair(answer, take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
@@ -180,7 +189,7 @@ impl<'a> RatePlanner<'a> {
     /// Why `claim` would have to wait if it were the only one.
     #[must_use]
     pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
-        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount(), now);
+        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount().plus(self.floor), now);
         match self.with_next_repair(answer, now) {
             Plan::Refuse(refusal) => Some(refusal),
             _ => None,
@@ -200,7 +209,7 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn probe(self, take: Take) -> Planned {
         let ahead = self.flowing_in(take.now, take.patience);
-        let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
+        let lowest = take.cost.amount().plus(self.floor).minus(self.accrued(take.now)).minus(ahead);
         let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
         self.write(take.now, take.cost.amount(), lowest, LotCount::Stays, anchor)
     }
@@ -222,6 +231,10 @@ impl<'a> RatePlanner<'a> {
 
     pub(super) const fn bucket(self) -> &'a Bucket {
         self.bucket
+    }
+
+    pub(super) const fn floor(self) -> Amount {
+        self.floor
     }
 
     /// Whether an anchor that lies too far in the future of `now` is to be repaired.
@@ -323,12 +336,16 @@ impl<'a> RatePlanner<'a> {
         let (part, of) = HEADROOM_SHARE;
         let room = limit.refill_rate().accrued_floor(self.headroom).min(limit.capacity().fraction(part, of));
         // Never so much that a grant of this write would start later than now.
-        room.min(limit.capacity().minus(total)).max(Amount::ZERO)
+        room.min(limit.capacity().minus(total).minus(self.floor)).max(Amount::ZERO)
     }
 
     pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {
         values.extend([(":read_anchor", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
-        Update { key: self.bucket.key(), statement: Cow::Borrowed(statement), values }
+        let statement = match self.bucket.share() {
+            None => Cow::Borrowed(statement),
+            Some(share) => Cow::Owned(statement.in_share(share)),
+        };
+        Update { key: self.bucket.key(), statement, values }
     }
 }
 

@@ -94,7 +94,7 @@ impl Draft<'_, '_> {
         if !remove.is_empty() {
             Wording::add(&mut set, &[" REMOVE ", &remove]);
         }
-        let names = AttributeNames { attributes: attributes.into(), leases };
+        let names = AttributeNames { attributes: attributes.into(), entries: leases };
         let statement = Statement { update: set.into(), condition: condition.into(), names };
         Some(Update { key: self.bucket.key(), statement: Cow::Owned(statement), values })
     }
@@ -245,7 +245,7 @@ pub fn renew_inline(key: String, id: &LeaseId, ends: Timestamp) -> Update {
             "SET #leases.#lease0.#ends = :ends, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
         ),
         condition: Cow::Borrowed("#leases.#lease0.#ends <= :ends"),
-        names: AttributeNames { leases, ..AttributeNames::of(&[LEASES, INLINE_ENDS, VERSION, COUNTED]) },
+        names: AttributeNames { entries: leases, ..AttributeNames::of(&[LEASES, INLINE_ENDS, VERSION, COUNTED]) },
     };
     let values = alloc::vec![
         (":ends", Operand::number(ends.ceil_to_second())),

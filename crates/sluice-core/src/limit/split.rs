@@ -1,0 +1,250 @@
+//! How the limit of a bucket is split into shares, as an operator declares it.
+
+use alloc::vec::Vec;
+
+use super::{InvalidLimit, Limit};
+use crate::amount::{Amount, Cost};
+use crate::plan::Factor;
+use crate::rate::Rate;
+use crate::share::ShareName;
+
+/// The most shares of a bucket. With all of them a row of usual numbers is just above 1 KB, and each write pays for
+/// the whole row.
+pub const MOST_SHARES: usize = 16;
+
+/// One share as it is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredShare {
+    /// Its name.
+    pub name: ShareName,
+    /// The part of the bucket's capacity and refill rate that it is guaranteed.
+    pub part: Factor,
+    /// What others leave in its line when they borrow, in tokens. `None`: a quarter of its capacity, and at least one
+    /// call.
+    pub floor: Option<Amount>,
+    /// Whether it is for background work: it is the last to borrow, and others may empty its line.
+    pub background: bool,
+}
+
+/// A limit, and how it is split into shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    whole: Limit,
+    common: Limit,
+    shares: Vec<ShareLimit>,
+}
+
+/// The line of one share, as it is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareLimit {
+    /// The share.
+    pub name: ShareName,
+    /// Its capacity and refill rate.
+    pub limit: Limit,
+    /// As [`DeclaredShare::floor`].
+    pub floor: Option<Amount>,
+    /// As [`DeclaredShare::background`].
+    pub background: bool,
+}
+
+/// Why a limit cannot be split like this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSplit {
+    /// Shares of slots are not supported.
+    #[error("a limit of type concurrent has no shares: declare shares of a limit of requests or tokens")]
+    Concurrent,
+    /// A name appears twice.
+    #[error("the share {0} is declared twice")]
+    Twice(ShareName),
+    /// More than the row should hold.
+    #[error("{0} shares are more than the {MOST_SHARES} that a bucket can have")]
+    TooMany(usize),
+    /// The share has no room for a call.
+    #[error(
+        "the share {name} holds {capacity}, and a call takes {cost}: no call could ever be granted; raise the part or \
+         the capacity, or lower cost_per_call"
+    )]
+    NoRoom {
+        /// The share.
+        name: ShareName,
+        /// What it would hold.
+        capacity: Amount,
+        /// The default cost of a call.
+        cost: Cost,
+    },
+    /// Nothing is left for callers that name no share.
+    #[error(
+        "the shares leave {left} for callers that name no share, and a call takes {cost}: lower the parts, so that one \
+         call fits"
+    )]
+    NothingLeft {
+        /// What would be left.
+        left: Amount,
+        /// The default cost of a call.
+        cost: Cost,
+    },
+    /// More would stay than the share holds.
+    #[error("the floor {floor} of the share {name} is above its capacity {capacity}, so it would never lend: lower it")]
+    Floor {
+        /// The share.
+        name: ShareName,
+        /// Its floor.
+        floor: Amount,
+        /// What it holds.
+        capacity: Amount,
+    },
+}
+
+impl Split {
+    /// Splits `whole` into `shares` and the common line, which has the rest. Each share has its part of the capacity
+    /// and of the refill rate, rounded down.
+    ///
+    /// # Errors
+    /// [`InvalidSplit`]: a line without room for one call, a name that appears twice, too many shares, a floor above
+    /// the capacity, or a concurrency limit.
+    pub fn new(whole: Limit, declared: &[DeclaredShare]) -> Result<Self, InvalidSplit> {
+        if whole.is_concurrent() && !declared.is_empty() {
+            return Err(InvalidSplit::Concurrent);
+        }
+        if declared.len() > MOST_SHARES {
+            return Err(InvalidSplit::TooMany(declared.len()));
+        }
+        let (mut shares, mut capacity, mut rate) = (Vec::new(), whole.capacity(), whole.refill_rate());
+        for DeclaredShare { name, part, floor, background } in declared {
+            let limit = line_of(&whole, *part).ok_or_else(|| InvalidSplit::NoRoom {
+                name: name.clone(),
+                capacity: part.of(whole.capacity()),
+                cost: whole.cost_per_call(),
+            })?;
+            if let Some(floor) = floor.filter(|floor| *floor > limit.capacity()) {
+                return Err(InvalidSplit::Floor { name: name.clone(), floor, capacity: limit.capacity() });
+            }
+            (capacity, rate) = (capacity.minus(limit.capacity()), rate.minus(limit.refill_rate()));
+            shares.push(ShareLimit { name: name.clone(), limit, floor: *floor, background: *background });
+        }
+        shares.sort_by(|one, other| one.name.cmp(&other.name));
+        if let Some(twice) = shares.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(InvalidSplit::Twice(twice[0].name.clone()));
+        }
+        let common = whole_call_line(&whole, capacity, rate);
+        let common =
+            common.ok_or(InvalidSplit::NothingLeft { left: capacity.max(Amount::ZERO), cost: whole.cost_per_call() })?;
+        Ok(Self { whole, common, shares })
+    }
+
+    /// The same shares of another limit, each line in proportion: for a bucket that adopts a lower limit of its vendor.
+    /// `None` if a line would have nothing that flows back.
+    #[must_use]
+    pub fn scaled_to(&self, whole: Limit) -> Option<Self> {
+        let from = &self.whole;
+        let scale = |line: &Limit| {
+            let capacity = line.capacity().scaled(whole.capacity(), from.capacity()).max(Amount::from_micros(1));
+            whole.of_line(capacity, line.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate())).ok()
+        };
+        let share = |share: &ShareLimit| Some(ShareLimit { limit: scale(&share.limit)?, ..share.clone() });
+        let shares: Vec<ShareLimit> = self.shares.iter().map(share).collect::<Option<_>>()?;
+        let rest = |sum: (Amount, Rate), share: &ShareLimit| {
+            (sum.0.minus(share.limit.capacity()), sum.1.minus(share.limit.refill_rate()))
+        };
+        let (capacity, rate) = shares.iter().fold((whole.capacity(), whole.refill_rate()), rest);
+        Some(Self { whole, common: whole.of_line(capacity, rate).ok()?, shares })
+    }
+
+    /// The split that a row states.
+    pub(crate) const fn read(whole: Limit, common: Limit, shares: Vec<ShareLimit>) -> Self {
+        Self { whole, common, shares }
+    }
+
+    /// The limit of the whole bucket.
+    #[must_use]
+    pub const fn whole(&self) -> &Limit {
+        &self.whole
+    }
+
+    /// The limit of callers that name no share.
+    #[must_use]
+    pub const fn common(&self) -> &Limit {
+        &self.common
+    }
+
+    /// The shares, sorted by name.
+    #[must_use]
+    pub fn shares(&self) -> &[ShareLimit] {
+        &self.shares
+    }
+}
+
+impl From<Limit> for Split {
+    /// A limit without shares.
+    fn from(limit: Limit) -> Self {
+        Self { whole: limit, common: limit, shares: Vec::new() }
+    }
+}
+
+fn line_of(whole: &Limit, part: Factor) -> Option<Limit> {
+    let (numerator, denominator) = part.ratio();
+    whole_call_line(whole, part.of(whole.capacity()), whole.refill_rate().fraction(numerator, denominator))
+}
+
+/// A line with room for a call of the default cost.
+fn whole_call_line(whole: &Limit, capacity: Amount, rate: Rate) -> Option<Limit> {
+    let line: Result<Limit, InvalidLimit> = whole.of_line(capacity, rate);
+    line.ok().filter(|line| line.cost_per_call() == whole.cost_per_call())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::LimitType;
+    use core::time::Duration;
+    use proptest::prelude::*;
+    use std::string::ToString as _;
+
+    fn limit(capacity: i32) -> Limit {
+        let capacity = Amount::from_tokens(capacity);
+        let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+        Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap()
+    }
+
+    fn share(name: &str, part: &str) -> DeclaredShare {
+        let (name, part) = (ShareName::new(name).unwrap(), part.parse().unwrap());
+        DeclaredShare { name, part, floor: None, background: false }
+    }
+
+    #[test]
+    fn each_line_has_its_part_and_the_common_line_has_the_rest() {
+        let split = Split::new(limit(100), &[share("search", "0.5"), share("checkout", "0.3")]).unwrap();
+        let lines: Vec<_> = split.shares().iter().map(|s| (s.name.as_str(), s.limit.capacity().to_string())).collect();
+        assert_eq!(lines, [("checkout", "30".into()), ("search", "50".into())]);
+        assert_eq!(split.common().capacity().to_string(), "20");
+    }
+
+    #[test]
+    fn what_cannot_be_split_says_what_to_do() {
+        let of = |shares: &[DeclaredShare]| Split::new(limit(10), shares).unwrap_err().to_string();
+        assert!(of(&[share("a", "0.05")]).contains("the share a holds 0.5, and a call takes 1"));
+        assert!(of(&[share("a", "1")]).contains("leave 0 for callers that name no share"));
+        assert!(of(&[share("a", "0.2"), share("a", "0.2")]).contains("twice"));
+        let floor = DeclaredShare { floor: Some(Amount::from_tokens(6)), ..share("a", "0.5") };
+        assert!(of(&[floor]).contains("floor 6 of the share a is above its capacity 5"));
+        let slots = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+        assert_eq!(Split::new(slots, &[share("a", "0.5")]).unwrap_err(), InvalidSplit::Concurrent);
+        let many: Vec<_> = (0..17).map(|n| share(&std::format!("s{n}"), "0.01")).collect();
+        assert_eq!(Split::new(limit(10_000), &many).unwrap_err(), InvalidSplit::TooMany(17));
+    }
+
+    proptest! {
+        #[test]
+        fn the_lines_add_up_to_the_whole(
+            capacity in 10_i32..1_000_000, parts in proptest::collection::vec(1_u32..300_000, 0..6),
+        ) {
+            let named = |(n, part): (usize, &u32)| share(&std::format!("s{n}"), &std::format!("0.{part:06}"));
+            let declared: Vec<_> = parts.iter().enumerate().map(named).collect();
+            let Ok(split) = Split::new(limit(capacity), &declared) else { return Ok(()) };
+            let sum = split.shares().iter().fold(*split.common(), |sum, share| sum.with(&share.limit));
+            prop_assert_eq!(sum.capacity(), split.whole().capacity());
+            prop_assert_eq!(sum.refill_rate(), split.whole().refill_rate());
+        }
+    }
+}
