@@ -235,9 +235,9 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
             None => Ok(None),
         };
         let (capacity, rate) = (schema::amount(entry, LINE_CAPACITY)?, schema::rate(entry, LINE_RATE)?);
-        let limit = whole.of_line(capacity.get(), rate.get()).map_err(|error| {
-            RowError::bad(LINE_CAPACITY, &alloc::format!("{capacity} at {rate}"), error)
-        })?;
+        let limit = whole
+            .of_line(capacity.get(), rate.get())
+            .map_err(|error| RowError::bad(LINE_CAPACITY, &alloc::format!("{capacity} at {rate}"), error))?;
         let returned = entry.field(LINE_RETURNED).map(|_| schema::amount(entry, LINE_RETURNED)).transpose()?;
         let repaired_at = entry.field(LINE_REPAIRED_AT).map(|_| schema::timestamp(entry, LINE_REPAIRED_AT));
         let floor = entry.field(LINE_FLOOR).map(|_| schema::amount(entry, LINE_FLOOR)).transpose()?;

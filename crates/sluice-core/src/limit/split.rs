@@ -128,8 +128,8 @@ impl Split {
             return Err(InvalidSplit::Twice(twice[0].name.clone()));
         }
         let common = whole_call_line(&whole, capacity, rate);
-        let common =
-            common.ok_or(InvalidSplit::NothingLeft { left: capacity.max(Amount::ZERO), cost: whole.cost_per_call() })?;
+        let common = common
+            .ok_or(InvalidSplit::NothingLeft { left: capacity.max(Amount::ZERO), cost: whole.cost_per_call() })?;
         Ok(Self { whole, common, shares })
     }
 

@@ -180,13 +180,7 @@ fn parts_of<'a>(
 /// - With [`Since::Nothing`]: others took since the reading.
 ///
 /// `more` adds what the row states beside its lines.
-pub(super) fn lower_lines(
-    bucket: &Bucket,
-    lines: &Lines,
-    amount: Amount,
-    since: Since,
-    now: Timestamp,
-) -> Update {
+pub(super) fn lower_lines(bucket: &Bucket, lines: &Lines, amount: Amount, since: Since, now: Timestamp) -> Update {
     lowering(lines, amount, since, now).update(bucket)
 }
 
@@ -270,7 +264,9 @@ impl Rewrite<'_> {
             let (number, _) = wording.line(None);
             let [tokens, anchor, ..] = OF_LINE[number];
             let [capacity, rate, ..] = REWRITTEN[number];
-            [TOKENS, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE].map(|name| wording.attribute(name));
+            [TOKENS, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE]
+                .into_iter()
+                .for_each(|name| wording.attribute(name));
             wording.number(tokens, level);
             wording.number(anchor, at);
             wording.number(capacity, limit.capacity());

@@ -59,10 +59,7 @@ impl Bucket {
 
 fn is_as(share: &Share, wanted: &ShareLimit) -> bool {
     let ShareLimit { name, limit, floor, background } = wanted;
-    share.name == *name
-        && share.line.limit == *limit
-        && share.floor == *floor
-        && share.is_background == *background
+    share.name == *name && share.line.limit == *limit && share.floor == *floor && share.is_background == *background
 }
 
 impl Change {

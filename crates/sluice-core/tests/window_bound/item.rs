@@ -1,27 +1,79 @@
 //! One row of a table, and just enough of DynamoDB's expressions to apply the statements of a rate bucket to it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Amount, Bucket, Dimension, Operand, Update};
 
-/// A row.
+/// A row, or a map in one.
 #[derive(Clone, Debug)]
 pub(crate) struct Item(BTreeMap<String, Operand>);
+
+type Entries = [(Cow<'static, str>, Operand)];
+
+fn map_of(entries: &Entries) -> Item {
+    Item(entries.iter().map(|(name, value)| (name.to_string(), value.clone())).collect())
+}
 
 impl Row for Item {
     fn field(&self, name: &str) -> Option<Field<'_>> {
         self.0.get(name).map(|value| match value {
             Operand::Text(text) => Field::Text(text),
             Operand::Number(text) => Field::Number(text),
-            _ => Field::Other,
+            Operand::Map(_) => Field::Other,
         })
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let Some(Operand::Map(entries)) = self.0.get(name) else { return false };
+        for (name, value) in entries {
+            match value {
+                Operand::Map(entry) => visit(name, Some(&map_of(entry))),
+                _ => visit(name, None),
+            }
+        }
+        true
     }
 }
 
 impl Item {
+    /// The value at a path of placeholders.
+    fn at(&self, update: &Update, path: &str) -> Option<Operand> {
+        match path.split_once('.') {
+            None => self.0.get(attribute(update, path)).cloned(),
+            Some((first, rest)) => match self.0.get(attribute(update, first))? {
+                Operand::Map(entries) => map_of(entries).at(update, rest),
+                other => panic!("{other:?} has no entries"),
+            },
+        }
+    }
+
+    /// Sets the value at a path, or removes it. DynamoDB rejects a path through a map that is not there.
+    fn set(&mut self, update: &Update, path: &str, value: Option<Operand>) {
+        let Some((first, rest)) = path.split_once('.') else {
+            let name = attribute(update, path).to_owned();
+            match value {
+                Some(value) => drop(self.0.insert(name, value)),
+                None => drop(self.0.remove(&name)),
+            }
+            return;
+        };
+        let name = attribute(update, first);
+        let Some(Operand::Map(entries)) = self.0.get(name) else { panic!("the path {path} is invalid") };
+        let mut inner = map_of(entries);
+        inner.set(update, rest, value);
+        let entries: Vec<_> = inner.0.into_iter().map(|(name, value)| (Cow::Owned(name), value)).collect();
+        self.0.insert(name.to_owned(), Operand::Map(entries.into()));
+    }
+
+    /// The row of a put.
+    pub(crate) fn put_of(put: sluice_core::Put) -> Self {
+        Self(put.item.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     pub(crate) fn of(bucket: &Bucket) -> Self {
-        Self(bucket.create().item.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        Self::put_of(bucket.create())
     }
 
     pub(crate) fn bucket(&self) -> Bucket {
@@ -41,8 +93,8 @@ impl Item {
                 Operand::Number(text) => text.clone(),
                 other => panic!("{other:?}"),
             },
-            b'#' => match self.field(attribute(update, term))? {
-                Field::Number(text) => text.to_owned(),
+            b'#' => match self.at(update, term)? {
+                Operand::Number(text) => text,
                 other => panic!("{other:?}"),
             },
             _ => panic!("{term}"),
@@ -62,11 +114,12 @@ impl Item {
 
     fn compares(&self, update: &Update, comparison: &str) -> bool {
         if let Some(name) = comparison.strip_prefix("attribute_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
-            return self.field(attribute(update, name)).is_none();
+            return self.at(update, name).is_none();
         }
         let words: Vec<&str> = comparison.split(' ').collect();
-        let value = |term| self.number(update, term).unwrap();
-        let (left, right) = (value(words[0]), value(words[2]));
+        // A comparison with what is not there is false.
+        let value = |term| self.number(update, term);
+        let (Some(left), Some(right)) = (value(words[0]), value(words[2])) else { return false };
         match words[1] {
             "=" => left == right,
             "<>" => left != right,
@@ -83,7 +136,11 @@ impl Item {
             return false;
         }
         let before = self.clone();
-        for clause in split(update.statement.update.strip_prefix("SET ").unwrap(), ", ") {
+        let (set, remove) = match update.statement.update.split_once(" REMOVE ") {
+            Some((set, remove)) => (set, Some(remove)),
+            None => (&*update.statement.update, None),
+        };
+        for clause in split(set.strip_prefix("SET ").unwrap(), ", ") {
             let (target, sum) = clause.split_once(" = ").unwrap();
             let value = |term: &str| match term.strip_prefix("if_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
                 Some(pair) => {
@@ -92,13 +149,16 @@ impl Item {
                 }
                 None => before.number(update, term).unwrap(),
             };
-            let number = match (sum.split_once(" + "), sum.split_once(" - ")) {
-                (Some((left, right)), _) => value(left) + value(right),
-                (_, Some((left, right))) => value(left) - value(right),
-                _ => value(sum),
+            let number = |micros| Operand::Number(Amount::from_micros(micros).to_string());
+            let result = match (sum.split_once(" + "), sum.split_once(" - ")) {
+                (Some((left, right)), _) => number(value(left) + value(right)),
+                (_, Some((left, right))) => number(value(left) - value(right)),
+                _ => update.values.iter().find(|(name, _)| *name == sum).unwrap().1.clone(),
             };
-            let text = Amount::from_micros(number).to_string();
-            self.0.insert(attribute(update, target).to_owned(), Operand::Number(text));
+            self.set(update, target, Some(result));
+        }
+        for path in remove.into_iter().flat_map(|remove| remove.split(", ")) {
+            self.set(update, path, None);
         }
         true
     }

@@ -14,6 +14,7 @@ mod lowers;
 mod refill;
 mod returns;
 mod settles;
+mod shares;
 mod tickets;
 
 use item::Item;
