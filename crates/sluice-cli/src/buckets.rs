@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sluice_ops::Applied;
 use sluice_sdk::Client;
-use sluice_sdk::core::{Dimension, Limit, OnLowerLimit, Timestamp};
+use sluice_sdk::core::{Change, Dimension, Limit, OnLowerLimit, ShareLimit, Split, Timestamp};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
@@ -129,6 +129,11 @@ struct ChangeLine {
     change: &'static str,
     from: Option<LimitLine>,
     to: LimitLine,
+    /// The shares before, if they change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shares_from: Option<Vec<ShareLine>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<ShareLine>,
     /// The new value, if it or the floor changes.
     adopt_lower_limit: Option<bool>,
     /// The new floor, if it changes: a minute, or at once.
@@ -137,6 +142,45 @@ struct ChangeLine {
     /// A warning about the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
+}
+
+/// A share, or the part that no share has.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ShareLine {
+    share: String,
+    capacity: String,
+    refill_rate: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor: Option<String>,
+    background: bool,
+}
+
+impl ShareLine {
+    fn new(ShareLimit { name, limit, floor, background }: &ShareLimit) -> Self {
+        let (share, floor) = (name.to_string(), floor.map(|floor| floor.to_string()));
+        Self { floor, background: *background, ..Self::of(share, limit) }
+    }
+
+    fn of(share: String, limit: &Limit) -> Self {
+        let (capacity, refill_rate) = (limit.capacity().to_string(), limit.refill_rate().to_string());
+        Self { share, capacity, refill_rate, floor: None, background: false }
+    }
+
+    /// All lines of a bucket with shares; none of a bucket without.
+    fn all(split: &Split) -> Vec<Self> {
+        if split.shares().is_empty() {
+            return Vec::new();
+        }
+        let common = Self::of(sluice_sdk::core::COMMON.to_owned(), split.common());
+        split.shares().iter().map(Self::new).chain([common]).collect()
+    }
+
+    fn describe(&self) -> String {
+        let Self { share, capacity, refill_rate, floor, background } = self;
+        let floor = floor.as_ref().map(|floor| format!(", {} never lent", short(floor))).unwrap_or_default();
+        let background = if *background { ", background" } else { "" };
+        format!("{share}: {}, {} a second{floor}{background}", short(capacity), short(refill_rate))
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -177,44 +221,45 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
     // Compares every bucket first: one that cannot be applied is found before anything is.
     compare(client, declared).await?;
     let mut changes = Vec::new();
-    for (dimension, limit) in &declared.limits {
+    for (dimension, split) in &declared.limits {
         let applied =
-            client.ops().apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
+            client.ops().apply_split(dimension, split).await.map_err(|error| declared.at(dimension, error))?;
         let then = declared.on_lower_limit(dimension);
         let adopts =
             client.ops().on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
-        changes.push(change(dimension, limit, &applied, adopts.then_some(then)));
+        changes.push(change(dimension, split, &applied, adopts.then_some(then)));
     }
     Ok(changes)
 }
 
 async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
     let mut changes = Vec::new();
-    for (dimension, limit) in &declared.limits {
-        client.ops().check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
+    for (dimension, split) in &declared.limits {
+        client.ops().check_limit(dimension, split.whole()).map_err(|error| declared.at(dimension, error))?;
         let then = declared.on_lower_limit(dimension);
         let bucket = client.ops().bucket(dimension).await?;
         let adopts = bucket.as_ref().map_or(then != OnLowerLimit::Report, |bucket| !bucket.is_set_to(then));
         let applied = match bucket {
             None => Applied::Created,
-            Some(bucket) if bucket.limit() == limit => Applied::Unchanged,
+            Some(bucket) if bucket.is_split_as(split) => Applied::Unchanged,
             Some(bucket) => {
-                let plan = sluice_sdk::core::Change::plan(&bucket, limit, Timestamp::default());
+                let plan = Change::split(&bucket, split, Timestamp::default());
                 plan.map_err(|error| declared.at(dimension, error))?;
-                Applied::Changed { from: *bucket.limit() }
+                Applied::Changed { from: bucket.split() }
             }
         };
-        changes.push(change(dimension, limit, &applied, adopts.then_some(then)));
+        changes.push(change(dimension, split, &applied, adopts.then_some(then)));
     }
     Ok(changes)
 }
 
 /// `then`: what the bucket does about a lower limit from now on, if that changes.
-fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<OnLowerLimit>) -> ChangeLine {
+fn change(dimension: &Dimension, split: &Split, applied: &Applied, then: Option<OnLowerLimit>) -> ChangeLine {
+    let limit = split.whole();
     let (change, from) = match applied {
         Applied::Created => ("created", None),
         Applied::Repaired => ("repaired", None),
-        Applied::Changed { from } => ("changed", Some(LimitLine::new(from))),
+        Applied::Changed { from } => ("changed", Some(LimitLine::new(from.whole()))),
         _ if then.is_some() => ("changed", Some(LimitLine::new(limit))),
         _ => ("unchanged", None),
     };
@@ -224,12 +269,18 @@ fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<
         _ => None,
     };
     let warning = limit.warning().map(|warning| warning.to_string());
-    let (dimension, to) = (dimension.to_string(), LimitLine::new(limit));
-    ChangeLine { dimension, change, from, to, adopt_lower_limit, adopt_at_least, warning }
+    let (dimension, to, shares) = (dimension.to_string(), LimitLine::new(limit), ShareLine::all(split));
+    let shares_from = match applied {
+        Applied::Changed { from } => Some(ShareLine::all(from)).filter(|before| *before != shares),
+        _ => None,
+    };
+    ChangeLine { dimension, change, from, to, shares_from, shares, adopt_lower_limit, adopt_at_least, warning }
 }
 
 fn print_changes(changes: &[ChangeLine]) {
-    for ChangeLine { dimension, change, from, to, adopt_lower_limit, adopt_at_least, warning } in changes {
+    for line in changes {
+        let ChangeLine { dimension, change, from, to, shares_from, shares, .. } = line;
+        let ChangeLine { adopt_lower_limit, adopt_at_least, warning, .. } = line;
         let (sign, style) = match *change {
             "created" => ("+", GREEN),
             "changed" | "repaired" => ("~", YELLOW),
@@ -242,6 +293,12 @@ fn print_changes(changes: &[ChangeLine]) {
                 anstream::println!("{on}{sign} {dimension:<28}{off} {}", from.describe());
                 anstream::println!("  {:<28} -> {}", "", to.describe());
             }
+        }
+        if let Some(before) = shares_from {
+            before.iter().for_each(|share| anstream::println!("  {:<28} was {}", "", share.describe()));
+        }
+        if shares_from.is_some() || *change == "created" {
+            shares.iter().for_each(|share| anstream::println!("  {:<28} {}", "", share.describe()));
         }
         match adopt_lower_limit {
             Some(true) => {

@@ -3,7 +3,7 @@
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
     AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
-    OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
+    OnLowerLimit, Operand, RatePlanner, Row, RowError, Split, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
@@ -21,10 +21,10 @@ pub enum Applied {
     /// The bucket had these limits already. Its anchor was in the future, where a wrong clock had put it, and
     /// was moved back. The level is kept.
     Repaired,
-    /// The bucket had other limits. Its level is kept.
+    /// The bucket had other limits or shares. Its level is kept.
     Changed {
-        /// The limits that the bucket had.
-        from: Limit,
+        /// The limit and the shares that the bucket had.
+        from: Split,
     },
 }
 
@@ -198,23 +198,54 @@ impl Ops {
     /// Gives `dimension` this limit: creates the bucket, full, or changes the limit and keeps the level. An
     /// anchor in the future is moved back, as far as this process knows the time. Doubts about the limit
     /// ([`Limit::warning`]) are logged, as event `limit.doubtful`. Takes at most four requests (4.2 s each),
-    /// five if DynamoDB's time is not known.
+    /// five if DynamoDB's time is not known. The shares of the bucket stay, in proportion
+    /// ([`apply_split`](Self::apply_split) sets them).
     ///
     /// # Errors
     /// [`LimitsError`] for a change between rate and concurrency, a limit that is too large for inline
     /// leases, a row that cannot be read, or a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
+        self.apply(dimension, limit, |bucket| bucket.split().scaled_to(*limit)).await
+    }
+
+    /// Gives `dimension` this limit and these shares, as [`apply_limit`](Self::apply_limit) does: shares that the
+    /// bucket has and `split` has not are removed. A new share gets its part of what the common line has, and what a
+    /// removed share had goes there. Beside callers who change the bucket many hundred times a second, other writers
+    /// may be faster in every try.
+    ///
+    /// # Errors
+    /// As [`apply_limit`](Self::apply_limit).
+    pub async fn apply_split(&self, dimension: &Dimension, split: &Split) -> Result<Applied, LimitsError> {
+        self.apply(dimension, split.whole(), |bucket| match bucket.limit().is_concurrent() {
+            true => split
+                .shares()
+                .is_empty()
+                .then(|| split.clone())
+                .ok_or(InvalidLimit::KindChange { from: bucket.limit().limit_type(), to: split.whole().limit_type() }),
+            false => Ok(split.clone()),
+        })
+        .await
+    }
+
+    async fn apply(
+        &self,
+        dimension: &Dimension,
+        limit: &Limit,
+        wanted: impl Fn(&Bucket) -> Result<Split, InvalidLimit>,
+    ) -> Result<Applied, LimitsError> {
         self.check_limit(dimension, limit)?;
         if let Some(warning) = limit.warning() {
             tracing::warn!(event = "limit.doubtful", %dimension, "{warning}");
         }
         let store = &self.store;
+        let invalid = |source| LimitsError::Limit { dimension: dimension.clone(), source };
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         let mut tries = store.tries();
         while tries.another() {
             let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
-                match store.put(&bucket.create()).await? {
+                let split = wanted(&bucket).map_err(invalid)?;
+                match store.put(&bucket.create_split(&split)).await? {
                     Written::Applied(_) => {
                         self.observer.changed(dimension);
                         return Ok(Applied::Created);
@@ -223,8 +254,10 @@ impl Ops {
                 }
                 continue;
             };
-            let (from, now) = (*bucket.limit(), store.time().await?);
-            if let Some(repair) = RatePlanner::at(&bucket, now, || store.clock().future_anchor()).repair(now) {
+            let (from, now) = (bucket.split(), store.time().await?);
+            let lines = bucket.every_line();
+            let repair = |line| RatePlanner::at(line, now, || store.clock().future_anchor()).repair(now);
+            if let Some(repair) = lines.iter().find_map(repair) {
                 repaired = Some(now);
                 known = match store.update(&repair.update, Resend::Always).await? {
                     Written::Applied(row) => {
@@ -236,15 +269,15 @@ impl Ops {
                 self.observer.changed(dimension);
                 continue;
             }
-            if from == *limit {
+            let to = wanted(&bucket).map_err(invalid)?;
+            if from == to {
                 // Perhaps an earlier send created the bucket, and this process learns of it now.
                 self.observer.exists(dimension);
                 // The repair was applied, by this send or by one whose reply was lost.
-                let is_repaired = repaired == Some(bucket.anchor());
+                let is_repaired = lines.iter().any(|line| repaired == Some(line.anchor()));
                 return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });
             }
-            let plan = Change::plan(&bucket, limit, now);
-            let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
+            let update = Change::split(&bucket, &to, now).map_err(invalid)?;
             // After a lost reply, the second try finds the new limits and nothing to do.
             match store.update(&update, Resend::Always).await? {
                 Written::Applied(_) => {

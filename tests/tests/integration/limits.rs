@@ -28,7 +28,7 @@ async fn a_change_of_limits_keeps_the_level_that_was_reached() {
     world.pass(Duration::from_secs(10));
     assert_eq!(world.level(RPM).await, "30");
     let applied = client.ops().apply_limit(&dimension(RPM), &requests(600, 60)).await.unwrap();
-    assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
+    assert_eq!(applied, Applied::Changed { from: requests(60, 60).into() });
     assert_eq!(world.level(RPM).await, "30");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.level(RPM).await, "40", "from now on at the new rate");

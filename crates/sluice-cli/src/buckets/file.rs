@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_core::{Amount, Cost, Dimension, Limit, OnLowerLimit};
+use sluice_core::{Amount, Cost, Dimension, OnLowerLimit, Split};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
@@ -21,12 +21,14 @@ mod floor;
 mod limit;
 #[cfg(test)]
 mod properties;
+#[path = "file/shares.rs"]
+mod shares;
 
 /// Buckets that are declared and checked.
 #[derive(Debug)]
 pub(crate) struct BucketsFile {
     name: String,
-    pub(crate) limits: Vec<(Dimension, Limit)>,
+    pub(crate) limits: Vec<(Dimension, Split)>,
     /// Buckets that adopt a lower limit if their vendor reports one, with the least limit that they adopt.
     adopting: BTreeMap<Dimension, Amount>,
     lines: BTreeMap<Dimension, usize>,
@@ -55,6 +57,8 @@ struct Declared {
     #[serde(default)]
     adopt_lower_limit: bool,
     adopt_at_least: Option<Spanned<Value>>,
+    #[serde(default)]
+    shares: BTreeMap<Spanned<String>, shares::Written>,
 }
 
 /// The file, for messages with a line number.
@@ -111,7 +115,7 @@ impl BucketsFile {
             if let Some(at_least) = floor::floor(&place, &declared, &limit)? {
                 adopting.insert(dimension.clone(), at_least);
             }
-            limits.push((dimension, limit));
+            limits.push((dimension, shares::split(&place, &declared, limit)?));
         }
         Ok(Self { name: name.to_owned(), limits, adopting, lines })
     }
@@ -194,8 +198,8 @@ mod tests {
     fn the_sample_is_what_it_says() {
         let file = BucketsFile::parse("sample.toml", include_str!("sample.toml")).unwrap();
         assert_eq!(file.limits.len(), 4);
-        assert_eq!(file.limits[1].1.cost_per_call().to_string(), "1000");
-        assert_eq!(file.limits[0].1.refill_rate().to_string(), "8.333333333333");
+        assert_eq!(file.limits[1].1.whole().cost_per_call().to_string(), "1000");
+        assert_eq!(file.limits[0].1.whole().refill_rate().to_string(), "8.333333333333");
     }
 
     /// The first block is a whole file.
@@ -204,7 +208,8 @@ mod tests {
         let page = include_str!("../../../../docs/buckets.md");
         let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let file = BucketsFile::parse("buckets.md", example).unwrap();
-        let limits: Vec<_> = file.limits.iter().map(|(name, limit)| format!("{name} {}", limit.capacity())).collect();
+        let limits: Vec<_> =
+            file.limits.iter().map(|(name, limit)| format!("{name} {}", limit.whole().capacity())).collect();
         assert_eq!(limits, ["openai#rpm 10", "acme#rpm 3", "openai#tpm 30000", "elevenlabs#concurrent 5"]);
     }
 

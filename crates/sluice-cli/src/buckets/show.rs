@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sluice_ops::BucketRow;
 use sluice_sdk::Client;
-use sluice_sdk::core::{Amount, Bucket, Dimension, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, Timestamp};
 
 use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
@@ -51,7 +51,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     let bucket = client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
     let now = client.now();
     let load = client.ops().load(&dimension).await?;
-    let used_by = UsedBy::of(&load, bucket.limit(), now);
+    let used_by = UsedBy::of(&load, &bucket.whole_limit(), now);
     let line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
     if json {
         return output::json(&line);
@@ -59,6 +59,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     println!("{name}");
     println!("  limit     {}", line.limit.describe());
     println!("  level     {} of {}", short(&line.level), line.limit.capacity);
+    line.shares.iter().for_each(|share| println!("  {}", share.describe()));
     if let Some(there) = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now) {
         println!("  next      {}", output::relative(there, now));
     }
@@ -89,6 +90,9 @@ struct BucketLine {
     tokens: String,
     last_refill_at: String,
     version: i64,
+    /// Each share, and the part that no share has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<ShareLevel>,
     blocked_until: Option<String>,
     drift: Option<String>,
     vendor_limit: Option<String>,
@@ -103,12 +107,13 @@ impl BucketLine {
     fn new(bucket: &Bucket, now: Timestamp) -> Self {
         Self {
             dimension: bucket.dimension().to_string(),
-            limit: LimitLine::new(bucket.limit()),
+            limit: LimitLine::new(&bucket.whole_limit()),
             // Free slots as stored, even if there are more than the capacity: the reader should see that.
-            level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.level(now) }.to_string(),
+            level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.whole_level(now) }.to_string(),
             tokens: bucket.tokens().to_string(),
             last_refill_at: bucket.anchor().to_string(),
             version: bucket.version(),
+            shares: ShareLevel::all(bucket, now),
             blocked_until: bucket.blocked_until().map(|at| at.to_string()),
             drift: bucket.noted_drift().map(|slots| slots.to_string()),
             vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
@@ -116,5 +121,53 @@ impl BucketLine {
             adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
             used_by: None,
         }
+    }
+}
+
+/// A share as it is now.
+#[derive(Debug, Serialize)]
+struct ShareLevel {
+    share: String,
+    level: String,
+    capacity: String,
+    refill_rate: String,
+    /// What others leave when they borrow.
+    lends_above: String,
+    background: bool,
+}
+
+impl ShareLevel {
+    /// All lines of a bucket with shares, the common line last; none of a bucket without.
+    fn all(bucket: &Bucket, now: Timestamp) -> Vec<Self> {
+        let mut lines: Vec<Self> = match bucket.has_shares() {
+            true => bucket.every_line().iter().map(|line| Self::new(line, now)).collect(),
+            false => Vec::new(),
+        };
+        let common = lines.len().min(1);
+        lines.rotate_left(common);
+        lines
+    }
+
+    fn new(line: &Bucket, now: Timestamp) -> Self {
+        Self {
+            share: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
+            level: line.level(now).to_string(),
+            capacity: line.limit().capacity().to_string(),
+            refill_rate: line.limit().refill_rate().to_string(),
+            lends_above: line.lends_above().to_string(),
+            background: line.is_background(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Self { share, level, capacity, refill_rate, lends_above, background } = self;
+        let background = if *background { ", background" } else { "" };
+        format!(
+            "{share:<9} {} of {}, {} a second, lends above {}{background}",
+            short(level),
+            short(capacity),
+            short(refill_rate),
+            short(lends_above)
+        )
     }
 }

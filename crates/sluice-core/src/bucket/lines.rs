@@ -148,6 +148,13 @@ impl Bucket {
         Self { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, share, ..self }
     }
 
+    /// The bucket as seen from each of its lines; the common line first.
+    #[must_use]
+    pub fn every_line(&self) -> Vec<Self> {
+        let shares = self.shares().map(|name| self.clone().seen_from(Some(name)));
+        core::iter::once(self.clone().seen_from(None)).chain(shares).collect()
+    }
+
     /// What a borrower of another share leaves in this line unless the share states another: a quarter of its
     /// capacity, and at least one call.
     #[must_use]

@@ -134,21 +134,34 @@ impl Split {
     }
 
     /// The same shares of another limit, each line in proportion: for a bucket that adopts a lower limit of its vendor.
-    /// `None` if a line would have nothing that flows back.
-    #[must_use]
-    pub fn scaled_to(&self, whole: Limit) -> Option<Self> {
+    ///
+    /// # Errors
+    /// [`InvalidLimit`] if a line would have nothing that flows back, or if the bucket changes between rate and
+    /// concurrency.
+    pub fn scaled_to(&self, whole: Limit) -> Result<Self, InvalidLimit> {
+        if self.shares.is_empty() {
+            return Ok(Self::from(whole));
+        }
+        if whole.is_concurrent() {
+            return Err(InvalidLimit::KindChange { from: self.whole.limit_type(), to: whole.limit_type() });
+        }
         let from = &self.whole;
         let scale = |line: &Limit| {
             let capacity = line.capacity().scaled(whole.capacity(), from.capacity()).max(Amount::from_micros(1));
-            whole.of_line(capacity, line.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate())).ok()
+            whole.of_line(capacity, line.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate()))
         };
-        let share = |share: &ShareLimit| Some(ShareLimit { limit: scale(&share.limit)?, ..share.clone() });
-        let shares: Vec<ShareLimit> = self.shares.iter().map(share).collect::<Option<_>>()?;
+        let share = |share: &ShareLimit| {
+            let limit = scale(&share.limit)?;
+            // A floor that is stated in tokens shrinks with its line.
+            let floor = share.floor.map(|floor| floor.scaled(limit.capacity(), share.limit.capacity()));
+            Ok(ShareLimit { limit, floor, ..share.clone() })
+        };
+        let shares: Vec<ShareLimit> = self.shares.iter().map(share).collect::<Result<_, InvalidLimit>>()?;
         let rest = |sum: (Amount, Rate), share: &ShareLimit| {
             (sum.0.minus(share.limit.capacity()), sum.1.minus(share.limit.refill_rate()))
         };
         let (capacity, rate) = shares.iter().fold((whole.capacity(), whole.refill_rate()), rest);
-        Some(Self { whole, common: whole.of_line(capacity, rate).ok()?, shares })
+        Ok(Self { whole, common: whole.of_line(capacity, rate)?, shares })
     }
 
     /// The split that a row states.

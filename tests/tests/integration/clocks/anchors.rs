@@ -149,7 +149,7 @@ async fn applying_the_limit_that_a_bucket_has_moves_its_anchor_back_and_says_so(
     world.pass(Duration::from_secs(60));
     left_ahead(&world, "5").await;
     let applied = client.ops().apply_limit(&dimension(RPM), &requests(30, 60)).await.unwrap();
-    assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
+    assert_eq!(applied, Applied::Changed { from: requests(60, 60).into() });
     world.pass(Duration::from_secs(2));
     assert_eq!(world.level(RPM).await, "6", "it rises from now on");
 }
