@@ -122,7 +122,7 @@ mod tests {
     fn parsed(lines: &str) -> Result<Limit, String> {
         let text = format!("[[bucket]]\ndimension = \"a#b\"\n{lines}\n");
         let file = BucketsFile::parse("limits.toml", &text).map_err(|error| error.to_string())?;
-        Ok(file.limits[0].1)
+        Ok(*file.limits[0].1.whole())
     }
 
     fn shown(lines: &str) -> (String, String) {

@@ -74,7 +74,8 @@ fn check(text: &str) -> Result<(), TestCaseError> {
     match BucketsFile::parse("limits.toml", text) {
         Ok(file) => {
             prop_assert!(!file.limits.is_empty());
-            for (name, limit) in &file.limits {
+            for (name, split) in &file.limits {
+                let limit = split.whole();
                 prop_assert!(limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity());
                 prop_assert_eq!(limit.refill_rate().is_zero(), limit.is_concurrent());
                 prop_assert!(!limit.is_concurrent() || limit.capacity().is_whole());
@@ -109,19 +110,19 @@ proptest! {
     fn no_window_of_a_vendor_that_counts_is_exceeded((limit, burst, span, text) in counted()) {
         const PICO: i128 = 1_000_000_000_000;
         let file = BucketsFile::parse("limits.toml", &text).unwrap();
-        let rate = file.limits[0].1.refill_rate().to_string();
+        let rate = file.limits[0].1.whole().refill_rate().to_string();
         let (whole, decimals) = rate.split_once('.').unwrap_or((&rate, ""));
         let rate = whole.parse::<i128>().unwrap() * PICO + format!("{decimals:0<12}").parse::<i128>().unwrap();
         let most = |rate: i128| burst * PICO * 1_000 + rate * (span + 200);
         let allowed = limit * PICO * 1_000;
         prop_assert!(most(rate) <= allowed && most(rate + 1) > allowed, "{rate}\n{text}");
-        prop_assert_eq!(file.limits[0].1.capacity().micros(), i64::try_from(burst).unwrap() * 1_000_000);
+        prop_assert_eq!(file.limits[0].1.whole().capacity().micros(), i64::try_from(burst).unwrap() * 1_000_000);
     }
 
     #[test]
     fn what_is_declared_is_what_is_read((text, capacity, rate) in sound()) {
         let file = BucketsFile::parse("limits.toml", &text).unwrap();
-        let limit = &file.limits[0].1;
+        let limit = file.limits[0].1.whole();
         prop_assert_eq!(limit.capacity().micros(), capacity);
         prop_assert_eq!(limit.refill_rate().to_string(), Amount::from_micros(rate).to_string());
         prop_assert_eq!(limit.cost_per_call().to_string(), "0.001");
