@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use libfuzzer_sys::fuzz_target;
-use sluice_core::{Amount, Dimension, Limit};
+use sluice_core::{Amount, Dimension, Limit, Split};
 
 // The command's own files, by themselves: the command as a whole takes minutes to build with a fuzzer's flags. They are
 // formatted where they belong.
@@ -27,7 +27,9 @@ fn check(file: &BucketsFile) {
     assert!(!file.limits.is_empty());
     let names: BTreeSet<&Dimension> = file.limits.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), file.limits.len(), "a bucket is declared once");
-    for (name, limit) in &file.limits {
+    for (name, split) in &file.limits {
+        let limit = split.whole();
+        assert!(split.shares().iter().all(|share| share.limit.capacity() >= limit.cost_per_call().amount()), "{name}");
         assert!(limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity(), "{name}");
         assert_eq!(limit.refill_rate().is_zero(), limit.is_concurrent(), "{name}");
         assert!(!limit.is_concurrent() || limit.capacity().is_whole(), "{name}");
@@ -35,9 +37,10 @@ fn check(file: &BucketsFile) {
 }
 
 /// The limits as a file again.
-fn written(limits: &[(Dimension, Limit)]) -> String {
+fn written(limits: &[(Dimension, Split)]) -> String {
     let mut text = String::new();
-    for (name, limit) in limits {
+    for (name, split) in limits {
+        let limit = split.whole();
         let name = toml::Value::String(name.to_string());
         let (kind, capacity, cost) = (limit.limit_type(), limit.capacity(), limit.cost_per_call());
         writeln!(text, "[[bucket]]\ndimension = {name}\ntype = \"{kind}\"\ncapacity = {capacity}").unwrap();
@@ -62,7 +65,8 @@ fuzz_target!(|text: &str| {
             check(&file);
             let again = BucketsFile::parse("written.toml", &written(&file.limits)).unwrap();
             check(&again);
-            for ((name, limit), (again_name, again)) in file.limits.iter().zip(&again.limits) {
+            for ((name, split), (again_name, again)) in file.limits.iter().zip(&again.limits) {
+                let (limit, again) = (split.whole(), again.whole());
                 assert_eq!(name, again_name);
                 assert!(!is_exact(limit) || limit == again, "{name}: {limit:?} became {again:?}");
             }

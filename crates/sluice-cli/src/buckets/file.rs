@@ -58,7 +58,7 @@ struct Declared {
     adopt_lower_limit: bool,
     adopt_at_least: Option<Spanned<Value>>,
     #[serde(default)]
-    shares: BTreeMap<Spanned<String>, shares::Written>,
+    shares: BTreeMap<Spanned<String>, Spanned<Value>>,
 }
 
 /// The file, for messages with a line number.

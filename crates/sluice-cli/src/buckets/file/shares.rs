@@ -1,45 +1,53 @@
 //! The shares of a bucket: `[bucket.shares]`, with a part or a table for each name.
 
-use serde::Deserialize;
-use sluice_core::{DeclaredShare, Factor, Limit, ShareName, Split};
-use toml::{Spanned, Value};
+use std::str::FromStr;
 
-use super::{Declared, Place, amount, number};
+use sluice_core::{Amount, DeclaredShare, Limit, ShareName, Split};
+use toml::Value;
+
+use super::{Declared, Place};
 use crate::failure::Failure;
 
-/// `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
-#[derive(Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "it must be a part, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }"
-)]
-pub(super) enum Written {
-    Part(Spanned<Value>),
-    Table(Table),
-}
+const TAKES: &str =
+    "it must be a part above 0 and up to 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Table {
-    part: Spanned<Value>,
-    floor: Option<Spanned<Value>>,
-    #[serde(default)]
-    background: bool,
-}
-
+/// Reads the shares: `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
 pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Result<Split, Failure> {
     let mut shares = Vec::with_capacity(declared.shares.len());
     for (name, written) in &declared.shares {
-        let (part, floor, background) = match written {
-            Written::Part(part) => (part, None, false),
-            Written::Table(table) => (&table.part, table.floor.as_ref(), table.background),
-        };
-        let of = ShareName::new(name.as_ref()).map_err(|error| place.fault(name, "shares", error))?;
-        let part: Factor = number(place, part, "part", "a number above 0 and up to 1, as in 0.5")?;
-        let floor = floor.map(|floor| amount(place, floor, "floor")).transpose()?;
-        shares.push(DeclaredShare { name: of, part, floor, background });
+        let of = ShareName::new(name.as_ref()).map_err(|error| place.fault(name, "share", error))?;
+        let share = share(of, written.as_ref()).map_err(|Unreadable| place.fault(written, name.as_ref(), TAKES))?;
+        shares.push(share);
     }
     Split::new(limit, &shares).map_err(|error| place.fault(&declared.dimension, "dimension", error))
+}
+
+/// The value is no share.
+struct Unreadable;
+
+fn share(name: ShareName, written: &Value) -> Result<DeclaredShare, Unreadable> {
+    let Value::Table(table) = written else {
+        return Ok(DeclaredShare { name, part: number(written)?, floor: None, background: false });
+    };
+    if !table.keys().all(|key| ["part", "floor", "background"].contains(&key.as_str())) {
+        return Err(Unreadable);
+    }
+    let part = number(table.get("part").ok_or(Unreadable)?)?;
+    let floor: Option<Amount> = table.get("floor").map(number).transpose()?;
+    let background = table.get("background").map(|written| written.as_bool().ok_or(Unreadable)).transpose()?;
+    if floor.is_some_and(|floor| floor < Amount::ZERO) {
+        return Err(Unreadable);
+    }
+    Ok(DeclaredShare { name, part, floor, background: background.unwrap_or(false) })
+}
+
+/// Reads an integer or a float from its text, so that no digit is lost.
+fn number<T: FromStr>(written: &Value) -> Result<T, Unreadable> {
+    match written {
+        Value::Integer(number) => number.to_string().parse().map_err(|_| Unreadable),
+        Value::Float(number) => number.to_string().parse().map_err(|_| Unreadable),
+        _ => Err(Unreadable),
+    }
 }
 
 #[cfg(test)]
@@ -69,8 +77,8 @@ mod tests {
     fn a_fault_names_the_line_and_what_is_taken() {
         for (shares, place, takes) in [
             ("\"two words\" = 0.5", "limits.toml:7", "letters, digits"),
-            ("search = \"half\"", "limits.toml:7: part", "as in 0.5"),
-            ("search = 1.5", "limits.toml:7: part = 1.5", "up to 1"),
+            ("search = \"half\"", "limits.toml:7: search = \"half\"", "as in 0.5"),
+            ("search = 1.5", "limits.toml:7: search = 1.5", "up to 1"),
             ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             ("search = { part = 0.5, flor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             ("search = 0.001", "limits.toml:2: dimension = a#b", "the share search holds 0.1, and a call takes 1"),
