@@ -198,6 +198,8 @@ pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
 /// [`LAST_REFILL_AT`], [`RETURNED`], [`LOTS`], [`CAPACITY`] and [`REFILL_RATE`] of its bucket, as the booking
 /// left them for later callers.
 pub const BOOKED: &str = "booked";
+/// Ticket, optional: the share that its caller named. In [`BOOKED`], optional: the share whose line is booked.
+pub const SHARE: &str = "share";
 /// Ticket, optional: what the redeemer takes in addition, because it was not booked. A map from each dimension
 /// to its [`COST`].
 pub const REST: &str = "rest";

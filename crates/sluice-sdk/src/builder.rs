@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Dimension, Factor};
+use sluice_core::{Dimension, Factor, ShareName};
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
     Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
@@ -242,6 +242,15 @@ impl ClientBuilder {
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.config.caller = caller.into();
+        self
+    }
+
+    /// The share of buckets that pays for the calls of this client (`SLUICE_SHARE`), unless a request names another
+    /// ([`Request::share`](crate::Request::share)); by default the part that no share has. A bucket that does not have
+    /// this share is asked as if none was named.
+    #[must_use]
+    pub fn share(mut self, share: Option<ShareName>) -> Self {
+        self.config.share = share;
         self
     }
 

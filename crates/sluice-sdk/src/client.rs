@@ -98,7 +98,7 @@ impl Client {
     pub async fn limit(&self, dimension: &str) -> Result<Option<Limit>, AcquireError> {
         let inner = &self.inner;
         let _asking = inner.background.begin()?;
-        let entry = match inner.cache.get(dimension) {
+        let entry = match inner.known_entry(dimension, None) {
             Some(entry) => entry,
             None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
         };

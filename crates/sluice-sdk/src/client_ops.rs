@@ -31,9 +31,8 @@ struct Remembered(Arc<Inner>);
 
 impl Observer for Remembered {
     fn restored(&self, dimension: &Dimension, leases: usize) {
-        let entry = self.0.entry(dimension);
-        entry.slots_reclaimed();
-        telemetry::restored(entry.swept_label(), leases);
+        self.0.entries_of(dimension).iter().for_each(|entry| entry.slots_reclaimed());
+        telemetry::restored(self.0.entry(dimension).swept_label(), leases);
     }
 
     fn measured(&self, dimension: &Dimension, load: &Load) {
@@ -41,20 +40,23 @@ impl Observer for Remembered {
     }
 
     fn exists(&self, dimension: &Dimension) {
-        self.0.entry(dimension).is_made();
+        self.0.entries_of(dimension).iter().for_each(|entry| entry.is_made());
     }
 
     fn changed(&self, dimension: &Dimension) {
-        let entry = self.0.entry(dimension);
-        entry.forget();
-        entry.is_made();
+        for entry in self.0.entries_of(dimension) {
+            entry.forget();
+            entry.is_made();
+        }
     }
 
     fn read(&self, bucket: &Bucket) {
-        self.0.entry(bucket.dimension()).apply_read(Arc::new(bucket.clone()), self.0.now());
+        for entry in self.0.entries_of(bucket.dimension()) {
+            entry.apply_read(Arc::new(bucket.clone().seen_from(entry.share.as_ref())), self.0.now());
+        }
     }
 
     fn removed(&self, dimension: &Dimension) {
-        self.0.entry(dimension).forget_removed();
+        self.0.entries_of(dimension).iter().for_each(|entry| entry.forget_removed());
     }
 }

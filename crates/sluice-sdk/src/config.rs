@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sluice_core::{Debt, Dimension, Factor};
+use sluice_core::{COMMON, Debt, Dimension, Factor, ShareName};
 use sluice_table::{ConfigError, Settings, Variable, duration};
 use sluice_vendors::Vendors;
 
@@ -62,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) leases: Leases,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) caller: String,
+    /// The share that pays for calls that name none.
+    pub(crate) share: Option<ShareName>,
     pub(crate) lease_ids: LeaseIds,
     pub(crate) prefetch: HashSet<Dimension>,
     pub(crate) max_buckets: usize,
@@ -90,6 +92,7 @@ impl Config {
             leases: Leases::default(),
             on_unavailable: OnUnavailable::default(),
             caller: default_caller(|name| std::env::var(name).ok()),
+            share: None,
             lease_ids: LeaseIds::default(),
             prefetch: HashSet::new(),
             max_buckets: MAX_BUCKETS,
@@ -150,6 +153,9 @@ impl Config {
                 .parse("off, or a part above 0 and below 1, as in 0.8 or 80%", warn_at)?
                 .unwrap_or(defaults.warn_at),
             note_use: var("SLUICE_NOTE_USE").parse("on or off", on_or_off)?.unwrap_or(defaults.note_use),
+            share: var("SLUICE_SHARE")
+                .parse("the name of a share, as in checkout/batch, or common", share)?
+                .unwrap_or(defaults.share),
             caller: default_caller(&lookup),
             ..defaults
         })
@@ -178,6 +184,10 @@ fn warn_at(text: &str) -> Option<Option<Factor>> {
     };
     let (numerator, denominator) = part.ratio();
     (numerator > 0 && numerator < denominator).then_some(Some(part))
+}
+
+fn share(text: &str) -> Option<Option<ShareName>> {
+    if text == COMMON { Some(None) } else { ShareName::new(text).ok().map(Some) }
 }
 
 fn mode(text: &str) -> Option<Mode> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sluice_core::Load;
 use sluice_core::schema::KEY;
-use sluice_core::{Bucket, Load};
 use sluice_table::{Attributes, Item, StoreError, value_text};
 use tokio::task::JoinHandle;
 
@@ -14,6 +14,7 @@ use crate::call::tracker::registry::Trackers;
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::reading::parse;
 use crate::telemetry;
 
 /// The shortest time between two reads: a mistake in the unit must not read the table all the time.
@@ -124,7 +125,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
 /// Reports the gauges of one bucket: none if its row cannot be read, which the sweep counts and
 /// `sluice doctor` reports. A load row, which may outlive its bucket, is reported only beside it.
 fn publish_one(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
-    let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
+    let Ok(bucket) = parse(entry, row) else { return };
     entry.publish_level_of(&bucket, inner.now());
     if bucket.limit().is_concurrent()
         && let Some(load) = load.and_then(|row| Load::read(&entry.dimension, &Attributes(row)).ok())

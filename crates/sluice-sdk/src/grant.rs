@@ -220,8 +220,7 @@ impl Grant {
 
     /// The asks that would take the same again.
     fn asks(&self) -> Vec<Ask> {
-        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost) };
-        self.parts.iter().map(ask).collect()
+        self.parts.iter().map(Part::ask).collect()
     }
 
     fn display(&self) -> impl Display {

@@ -18,6 +18,7 @@ pub(crate) mod expired_holder;
 pub(crate) mod fallback;
 pub(crate) mod inline;
 pub(crate) mod inner;
+mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
 pub(crate) mod parallel;

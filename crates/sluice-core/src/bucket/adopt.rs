@@ -35,7 +35,7 @@ impl Bucket {
     /// the row does not state it, [`Limit::default_floor`] of the present limit.
     #[must_use]
     pub fn adopt_at_least(&self) -> Amount {
-        self.adopt_at_least.as_deref().copied().unwrap_or_else(|| self.limit.default_floor())
+        self.adopt_at_least.as_deref().copied().unwrap_or_else(|| self.whole_limit().default_floor())
     }
 
     /// The limit that the bucket adopts if the vendor reports `reported` in each `window` (calls at once, for
@@ -44,7 +44,7 @@ impl Bucket {
     #[must_use]
     pub fn adopted(&self, reported: Amount, window: Duration) -> Option<Limit> {
         let floor = if self.limit.is_concurrent() { self.adopt_at_least() } else { self.floor_in(window) };
-        self.limit.lowered_to(reported.max(floor), window).filter(|_| self.adopts_limit)
+        self.whole_limit().lowered_to(reported.max(floor), window).filter(|_| self.adopts_limit)
     }
 
     /// The floor of a rate bucket in another window, rounded down.

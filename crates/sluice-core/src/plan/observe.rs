@@ -248,6 +248,7 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
 /// the floor would fall with each limit that the bucket adopts.
 #[must_use]
 pub fn state_floor(bucket: &Bucket) -> Update {
+    let bucket = &bucket.clone().seen_from(None);
     let values = alloc::vec![
         (":adopt_at_least", Operand::number(bucket.adopt_at_least())),
         (":read_capacity", Operand::number(bucket.capacity_as_read())),

@@ -9,6 +9,7 @@ use crate::limit::LimitType;
 use crate::line::Line;
 use crate::plan::rate::{RatePlanner, largest_booking};
 use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
+use crate::share::ShareName;
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -112,6 +113,12 @@ impl RateReceipt {
     #[must_use]
     pub fn dimension(&self) -> &Dimension {
         self.after.dimension()
+    }
+
+    /// The share of the bucket that the tokens are of; `None` for the common line.
+    #[must_use]
+    pub fn share(&self) -> Option<&ShareName> {
+        self.after.share()
     }
 
     /// What the bucket limits.

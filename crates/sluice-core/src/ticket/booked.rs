@@ -11,8 +11,9 @@ use crate::line::Line;
 use crate::plan::receipt::RateReceipt;
 use crate::rate::Rate;
 use crate::schema::{
-    self, BOOKED, CAPACITY, COST, Exact, LAST_REFILL_AT, LOTS, REFILL_RATE, RETURNED, Row, RowError, TOKENS,
+    self, BOOKED, CAPACITY, COST, Exact, LAST_REFILL_AT, LOTS, REFILL_RATE, RETURNED, Row, RowError, SHARE, TOKENS,
 };
+use crate::share::ShareName;
 use crate::statement::Operand;
 use crate::timestamp::Timestamp;
 
@@ -20,6 +21,7 @@ use crate::timestamp::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booked {
     dimension: Dimension,
+    share: Option<ShareName>,
     cost: Cost,
     /// The line, as the booking left it for those behind it.
     tokens: Amount,
@@ -47,6 +49,7 @@ impl Booked {
         let (bucket, limit) = (receipt.after(), receipt.after().limit());
         Self {
             dimension: bucket.dimension().clone(),
+            share: bucket.share().cloned(),
             cost: receipt.cost(),
             tokens: receipt.left(),
             anchor: bucket.anchor_as_read().clone(),
@@ -77,8 +80,10 @@ impl Booked {
 
     /// The receipt of the booking, if it may be used at `now`. It allows the same returns.
     pub(super) fn receipt(&self, bucket: &Bucket, now: Timestamp) -> Option<RateReceipt> {
+        let bucket = &bucket.clone().seen_from(self.share.as_ref());
         let limit = bucket.limit();
         let is_as_booked = *bucket.dimension() == self.dimension
+            && bucket.share() == self.share.as_ref()
             && !limit.is_concurrent()
             && limit.capacity() == self.capacity
             && limit.refill_rate() == self.rate
@@ -108,8 +113,16 @@ impl Booked {
             (CAPACITY, Operand::number(self.capacity)),
             (REFILL_RATE, Operand::number(self.rate)),
         ];
-        Operand::Map(values.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+        let share = self.share.iter().map(|share| (SHARE, Operand::text(share)));
+        Operand::Map(values.into_iter().chain(share).map(|(name, value)| (Cow::Borrowed(name), value)).collect())
     }
+}
+
+/// The share that an entry or a row names, if any.
+pub(super) fn read_share(row: &(impl Row + ?Sized)) -> Result<Option<ShareName>, RowError> {
+    let Some(_) = row.field(SHARE) else { return Ok(None) };
+    let name = schema::text(row, SHARE)?;
+    ShareName::new(name).map(Some).map_err(|error| RowError::bad(SHARE, name, error))
 }
 
 pub(super) fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, RowError> {
@@ -120,6 +133,7 @@ pub(super) fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, R
         let cost = schema::amount(entry, COST)?.get();
         Ok(Booked {
             dimension,
+            share: read_share(entry)?,
             cost: Cost::new(cost).map_err(|error| RowError::bad(COST, &cost.to_string(), error))?,
             tokens: schema::amount(entry, TOKENS)?.get(),
             anchor: schema::timestamp(entry, LAST_REFILL_AT)?,

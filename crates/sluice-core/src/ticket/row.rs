@@ -43,13 +43,14 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use super::booked::{Booked, read_part};
+use super::booked::{Booked, read_part, read_share};
 use super::{Ticket, TicketId};
 use crate::amount::Cost;
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
 use crate::plan::receipt::RateReceipt;
-use crate::schema::{self, BOOKED, COST, Field, KEY, PURGE_AT, REDEEMED_BY, REST, Row, RowError, TICKET_PREFIX};
+use crate::schema::{self, BOOKED, COST, Field, KEY, PURGE_AT, REDEEMED_BY, REST, Row, RowError, SHARE, TICKET_PREFIX};
+use crate::share::ShareName;
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -70,6 +71,8 @@ pub struct TicketRow {
     parts: Vec<Booked>,
     /// What the redeemer takes in addition, sorted by dimension.
     rest: Vec<(Dimension, Cost)>,
+    /// The share that the caller named.
+    share: Option<ShareName>,
     redeemed_by: Option<String>,
 }
 
@@ -138,7 +141,7 @@ impl TicketRow {
         let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
         let mut parts: Vec<Booked> = receipts.iter().map(|receipt| Booked::of(receipt)).collect();
         parts.sort_by(|a, b| a.dimension().cmp(b.dimension()));
-        let row = Self { id, parts, rest: Vec::new(), redeemed_by: None };
+        let row = Self { id, parts, rest: Vec::new(), share: None, redeemed_by: None };
         let start = row.start_at();
         let is_usable = |receipt: &&RateReceipt| receipt.room(start) >= receipt.cost().amount();
         (row.use_by() > start && receipts.iter().all(is_usable)).then_some(row)
@@ -149,6 +152,18 @@ impl TicketRow {
     pub fn with_rest(mut self, rest: impl IntoIterator<Item = (Dimension, Cost)>) -> Self {
         self.rest = rest.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
         self
+    }
+
+    /// The same row of a caller that named this share: the rest is taken from it too.
+    #[must_use]
+    pub fn of_share(self, share: Option<ShareName>) -> Self {
+        Self { share, ..self }
+    }
+
+    /// The share that the caller named.
+    #[must_use]
+    pub const fn share(&self) -> Option<&ShareName> {
+        self.share.as_ref()
     }
 
     /// Reads a ticket's row.
@@ -176,7 +191,8 @@ impl TicketRow {
             // Whoever wrote this value, the ticket does not count as unused.
             Some(_) => Some(String::new()),
         };
-        Ok(Self { id, parts: parts.into_values().collect(), rest: read_rest(row)?, redeemed_by })
+        let (rest, share) = (read_rest(row)?, read_share(row)?);
+        Ok(Self { id, parts: parts.into_values().collect(), rest, share, redeemed_by })
     }
 
     /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
@@ -188,6 +204,7 @@ impl TicketRow {
             (BOOKED, Operand::Map(entries.collect())),
             (PURGE_AT, Operand::number(self.purge_at())),
         ];
+        item.extend(self.share.iter().map(|share| (SHARE, Operand::text(share))));
         if !self.rest.is_empty() {
             let costs = self.rest.iter().map(|(dimension, cost)| {
                 let cost = Operand::Map([(Cow::Borrowed(COST), Operand::number(cost))].into());

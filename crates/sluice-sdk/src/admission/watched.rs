@@ -183,7 +183,7 @@ mod tests {
     /// The first question creates the state of admission. A reply must not, or every bucket would be watched.
     #[test]
     fn a_bucket_is_watched_from_the_first_question_on() {
-        let entry = Cache::default().entry(&Dimension::new("elevenlabs#concurrent").unwrap(), Timestamp::default);
+        let entry = Cache::default().entry(&Dimension::new("elevenlabs#concurrent").unwrap(), None, Timestamp::default);
         let now = Timestamp::from_secs(1_709_550_000);
         let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
         let bucket = Arc::new(Bucket::full(entry.dimension.clone(), limit, now));

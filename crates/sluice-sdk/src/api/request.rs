@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError, Limit, Ticket};
+use sluice_core::{
+    Amount, COMMON, Cost, CostError, Dimension, DimensionError, Limit, ShareName, ShareNameError, Ticket,
+};
 
 /// Dimensions to acquire together, each with its cost if that is not the bucket's `cost_per_call`.
 ///
@@ -19,6 +21,7 @@ use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError, Limit, Tic
 pub struct Request<'a> {
     names: DimensionNames<'a>,
     costs: Vec<(Cow<'a, str>, Quantity)>,
+    share: Option<Cow<'a, str>>,
     pub(crate) ticket_within: Option<Duration>,
     pub(crate) ticket: Option<Box<Ticket>>,
 }
@@ -50,6 +53,9 @@ pub enum RequestError {
     /// The name cannot be the name of a bucket.
     #[error(transparent)]
     Dimension(#[from] DimensionError),
+    /// The share cannot be one of a bucket.
+    #[error(transparent)]
+    Share(#[from] ShareNameError),
     /// The cost is zero, negative, or not a number.
     #[error("cost {cost} for {dimension} cannot be used: {source}")]
     Cost {
@@ -98,11 +104,22 @@ pub enum RequestError {
 
 const MOST_DIMENSIONS: usize = 50;
 
-/// A dimension, and its cost if named.
+/// A dimension, its cost if named, and the share that pays.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) dimension: Dimension,
     pub(crate) cost: Option<Cost>,
+    pub(crate) share: Payer,
+}
+
+/// Which share of a bucket pays for a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Payer {
+    /// The client's own, if it has one.
+    #[default]
+    Client,
+    /// This one; `None` is the common line.
+    Named(Option<ShareName>),
 }
 
 impl Ask {
@@ -119,13 +136,21 @@ pub(crate) fn cost_in(dimension: &Dimension, cost: Option<Cost>, limit: &Limit) 
 
 impl<'a> Request<'a> {
     const fn only_of(name: Cow<'a, str>) -> Self {
-        Self { names: DimensionNames::One(name), costs: Vec::new(), ticket_within: None, ticket: None }
+        Self { names: DimensionNames::One(name), costs: Vec::new(), share: None, ticket_within: None, ticket: None }
     }
 
     /// Sets what the call takes from `dimension`. If it is set again, the last value counts.
     #[must_use]
     pub fn cost(mut self, dimension: impl Into<Cow<'a, str>>, cost: impl Into<Quantity>) -> Self {
         self.costs.push((dimension.into(), cost.into()));
+        self
+    }
+
+    /// The share that pays, in place of the client's own (`SLUICE_SHARE`); `common` is the part that no share has. A
+    /// bucket that does not have this share is asked as if none was named.
+    #[must_use]
+    pub fn share(mut self, share: impl Into<Cow<'a, str>>) -> Self {
+        self.share = Some(share.into());
         self
     }
 
@@ -166,7 +191,8 @@ impl<'a> Request<'a> {
             DimensionNames::Many(names) => DimensionNames::Many(names.into_iter().map(own).collect()),
         };
         let costs = self.costs.into_iter().map(|(name, cost)| (own(name), cost)).collect();
-        Request { names, costs, ticket_within: self.ticket_within, ticket: self.ticket }
+        let share = self.share.map(own);
+        Request { names, costs, share, ticket_within: self.ticket_within, ticket: self.ticket }
     }
 
     pub(crate) fn names(&self) -> &[Cow<'a, str>] {
@@ -174,6 +200,19 @@ impl<'a> Request<'a> {
             DimensionNames::One(name) => std::slice::from_ref(name),
             DimensionNames::Many(names) => names,
         }
+    }
+
+    /// The share as the caller named it.
+    pub(crate) fn named_share(&self) -> Option<&str> {
+        self.share.as_deref()
+    }
+
+    fn payer(&self) -> Result<Payer, RequestError> {
+        Ok(match self.named_share() {
+            None => Payer::Client,
+            Some(COMMON) => Payer::Named(None),
+            Some(name) => Payer::Named(Some(ShareName::new(name)?)),
+        })
     }
 
     /// The dimensions as the caller named them, for messages.
@@ -194,9 +233,10 @@ impl<'a> Request<'a> {
     /// The dimensions in the order of their names, which is the same in every process.
     pub(crate) fn parse(&self) -> Result<Vec<Ask>, RequestError> {
         let mut asks: BTreeMap<Dimension, Ask> = BTreeMap::new();
+        let share = self.payer()?;
         for name in self.names() {
             let dimension = Dimension::new(name)?;
-            let ask = Ask { dimension: dimension.clone(), cost: None };
+            let ask = Ask { dimension: dimension.clone(), cost: None, share: share.clone() };
             if let Some(twice) = asks.insert(dimension, ask) {
                 return Err(RequestError::Duplicate(twice.dimension));
             }
@@ -317,6 +357,7 @@ impl<S: AsRef<str>> From<&[S]> for Request<'_> {
         Self {
             names: DimensionNames::Many(names.iter().map(owned).collect()),
             costs: Vec::new(),
+            share: None,
             ticket_within: None,
             ticket: None,
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Cost, Dimension, Limit, Load, Timestamp};
+use sluice_core::{Bucket, Cost, Dimension, Limit, Load, ShareName, Timestamp};
 use tokio::time::Instant;
 
 use crate::bucket::first_read::FirstRead;
@@ -35,6 +35,8 @@ type AnchorConflict = Mutex<Option<(Timestamp, Duration)>>;
 
 pub(crate) struct Known {
     pub(crate) dimension: Dimension,
+    /// The share that the bucket is seen from. A bucket that does not have it is seen from its common line.
+    pub(crate) share: Option<ShareName>,
     reading: Mutex<Option<BucketReading>>,
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
@@ -98,9 +100,10 @@ impl BucketReading {
 const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Known {
-    pub(crate) fn new(dimension: Dimension, named: NamedBuckets) -> Self {
+    pub(crate) fn new(dimension: Dimension, share: Option<ShareName>, named: NamedBuckets) -> Self {
         Self {
             dimension,
+            share,
             reading: Mutex::default(),
             presence: Presence::default(),
             is_marked: AtomicBool::new(false),
@@ -148,7 +151,7 @@ impl Known {
     /// The same for a row as it was read.
     pub(crate) fn publish_level_of(&self, bucket: &Bucket, now: Timestamp) {
         if let Some(label) = self.own_label() {
-            telemetry::level(label, &self.meters, bucket.level(now), bucket.limit().capacity());
+            telemetry::level(label, &self.meters, bucket.whole_level(now), bucket.whole_limit().capacity());
         }
     }
 

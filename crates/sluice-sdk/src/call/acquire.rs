@@ -52,7 +52,7 @@ impl Client {
             }
         }
         let known = request.only().filter(|_| ticket_within.is_none());
-        let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
+        let known = known.and_then(|(name, cost)| Some((inner.known_entry(name, request.named_share())?, cost)));
         if let Some((entry, cost)) = &known
             && !inner.background.is_closing()
             && let Some(part) = prefetch::take(inner, entry, *cost)

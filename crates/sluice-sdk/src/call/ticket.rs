@@ -125,8 +125,7 @@ async fn attempt_booking(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Resu
 }
 
 async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Result<Outcome, AcquireError> {
-    let ask = |want: &Want| Ask { dimension: want.entry.dimension.clone(), cost: Some(want.cost) };
-    let asks: Vec<Ask> = wants.iter().map(ask).collect();
+    let asks: Vec<Ask> = wants.iter().map(Want::ask).collect();
     let taken = attempt::book(inner, &asks, Ok(wants.to_vec()), terms).await?;
     Ok(Outcome::of(inner, taken, terms.lease, inner.config.renew_leases))
 }

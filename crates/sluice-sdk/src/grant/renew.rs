@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Bucket, Dimension, Timestamp, Update};
-use sluice_table::{Attributes, Item, Resend, StoreError, Written};
+use sluice_table::{Item, Resend, StoreError, Written};
 use tokio::runtime::Id;
 use tokio::time::sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -17,6 +17,7 @@ use crate::lane::expired_holder;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
 use crate::lane::part::{Hold, Part, Parts};
+use crate::lane::reading::parse;
 use crate::lane::release::{ReleaseError, release};
 use crate::lane::shadow;
 use crate::telemetry;
@@ -413,6 +414,6 @@ fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
 /// Whether the row whose condition failed still has the lease: a bucket's row outlives its leases.
 fn still_holds(part: &Part, row: &Item) -> bool {
     let Hold::Inline(inline) = &part.hold else { return true };
-    let bucket = Bucket::read(&part.entry.dimension, &Attributes(row)).ok();
+    let bucket = parse(&part.entry, row).ok();
     bucket.as_ref().and_then(Bucket::inline).is_some_and(|leases| leases.contains(&inline.id))
 }

@@ -9,7 +9,7 @@ use sluice_table::StoreError;
 use crate::api::error::AcquireError;
 use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::contended;
-use crate::api::request::{Ask, cost_in};
+use crate::api::request::{Ask, Payer, cost_in};
 use crate::config::Leases;
 use crate::lane::answer_by::AnswerBy;
 use crate::lane::entry::Entry;
@@ -30,13 +30,17 @@ pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send +
 /// parses no name.
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
-        let dimension = entry.dimension.clone();
+        let asked = Arc::clone(&entry);
         if inner.config.mode.is_shadow() {
-            return Ok(Taken::Granted(Box::pin(shadow::take(inner, &[Ask { dimension, cost }], terms)).await));
+            return Ok(Taken::Granted(Box::pin(shadow::take(inner, &[ask(&entry, cost)], terms)).await));
         }
         let answer = in_time(inner, terms, take_one(inner, entry, cost, terms)).await;
-        finish(inner, || vec![Ask { dimension, cost }], terms, answer)
+        finish(inner, || vec![ask(&asked, cost)], terms, answer)
     })
+}
+
+fn ask(entry: &Entry, cost: Option<Cost>) -> Ask {
+    Ask { dimension: entry.dimension.clone(), cost, share: Payer::Named(entry.share.clone()) }
 }
 
 pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {

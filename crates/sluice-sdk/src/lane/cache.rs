@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use sluice_core::{Dimension, Timestamp};
+use sluice_core::{Dimension, ShareName, Timestamp};
 use sluice_vendors::Vendors;
 
 use crate::bucket::near_limit::WarnAt;
@@ -45,16 +45,20 @@ pub(crate) struct Cache {
     warn_at: Arc<WarnAt>,
 }
 
+type ByName = HashMap<Dimension, Arc<Entry>>;
+
 #[derive(Debug, Default)]
 struct Entries {
-    by_name: HashMap<Dimension, Arc<Entry>>,
+    by_name: ByName,
+    /// Buckets as shares see them.
+    of_shares: HashMap<ShareName, ByName>,
     /// All entries; the first is the next to be looked at.
     queue: VecDeque<Arc<Entry>>,
 }
 
 #[derive(Debug)]
 struct RowLanes {
-    by_name: HashMap<Vec<Dimension>, Arc<RowLane>>,
+    by_name: HashMap<Vec<(Dimension, Option<ShareName>)>, Arc<RowLane>>,
     /// At this number of lanes, the idle lanes are dropped.
     most: usize,
 }
@@ -74,20 +78,26 @@ impl Cache {
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, name: &str, share: Option<&str>) -> Option<Arc<Entry>> {
         let entries = self.entries.read();
-        let entry = entries.by_name.get(name)?;
+        let entry = entries.by_name(share)?.get(name)?;
         entry.mark();
         Some(Arc::clone(entry))
     }
 
     /// Returns the bucket and remembers it from now on.
-    pub(crate) fn entry(&self, dimension: &Dimension, now: impl FnOnce() -> Timestamp) -> Arc<Entry> {
-        if let Some(entry) = self.get(dimension.as_str()) {
+    pub(crate) fn entry(
+        &self,
+        dimension: &Dimension,
+        share: Option<&ShareName>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Arc<Entry> {
+        let of = share.map(ShareName::as_str);
+        if let Some(entry) = self.get(dimension.as_str(), of) {
             return entry;
         }
         let mut entries = self.entries.write();
-        if let Some(entry) = entries.by_name.get(dimension) {
+        if let Some(entry) = entries.by_name(of).and_then(|by_name| by_name.get(dimension)) {
             return Arc::clone(entry);
         }
         let forgotten = entries.make_room(self.most, now);
@@ -97,13 +107,25 @@ impl Cache {
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
         let (vendor, warn_at) = (Arc::clone(self.vendors.of(dimension)), Arc::clone(&self.warn_at));
-        let entry = Arc::new(Entry::new(dimension.clone(), vendor, stock, self.named.clone(), warn_at));
-        entries.by_name.insert(dimension.clone(), Arc::clone(&entry));
+        let entry = Entry::new((dimension.clone(), share.cloned()), vendor, stock, self.named.clone(), warn_at);
+        let entry = Arc::new(entry);
+        let by_name = match share {
+            None => &mut entries.by_name,
+            Some(share) => entries.of_shares.entry(share.clone()).or_default(),
+        };
+        by_name.insert(dimension.clone(), Arc::clone(&entry));
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
         // Otherwise the gauges of a forgotten bucket would keep its last values.
         forgotten.iter().for_each(|entry| entry.clear_gauges());
         entry
+    }
+
+    /// The bucket as each share sees it that this process has met.
+    pub(crate) fn entries_of(&self, dimension: &Dimension) -> Vec<Arc<Entry>> {
+        let entries = self.entries.read();
+        let all = std::iter::once(&entries.by_name).chain(entries.of_shares.values());
+        all.filter_map(|by_name| by_name.get(dimension)).map(Arc::clone).collect()
     }
 
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
@@ -148,6 +170,19 @@ impl Drop for Cache {
 }
 
 impl Entries {
+    fn by_name(&self, share: Option<&str>) -> Option<&ByName> {
+        share.map_or(Some(&self.by_name), |share| self.of_shares.get(share))
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        let Some(share) = &entry.share else { return drop(self.by_name.remove(&entry.dimension)) };
+        let Some(of_share) = self.of_shares.get_mut(share) else { return };
+        of_share.remove(&entry.dimension);
+        if of_share.is_empty() {
+            self.of_shares.remove(share);
+        }
+    }
+
     /// Makes room for one more entry: removes entries that are neither in use nor used since the last look.
     fn make_room(&mut self, most: usize, now: impl FnOnce() -> Timestamp) -> Vec<Arc<Entry>> {
         let mut forgotten = Vec::new();
@@ -163,7 +198,7 @@ impl Entries {
             if entry.take_mark() || entry.is_in_use(OWN_REFERENCES, now) {
                 self.queue.push_back(entry);
             } else {
-                self.by_name.remove(&entry.dimension);
+                self.remove(&entry);
                 forgotten.push(entry);
             }
         }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Cost, Dimension, Timestamp};
+use sluice_core::{Bucket, Cost, Dimension, ShareName, Timestamp};
 use sluice_vendors::Profile;
 use tokio::time::Instant;
 
@@ -63,14 +63,14 @@ impl Deref for Entry {
 
 impl Entry {
     pub(super) fn new(
-        dimension: Dimension,
+        (dimension, share): (Dimension, Option<ShareName>),
         vendor: Arc<Profile>,
         stock: Option<Box<Stock>>,
         named: NamedBuckets,
         warn_at: Arc<WarnAt>,
     ) -> Self {
         Self {
-            known: Known::new(dimension, named),
+            known: Known::new(dimension, share, named),
             vendor,
             abandoned: Lazy::default(),
             tokens: Lazy::default(),

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Cost, Dimension, Factor, Plan, RatePlanner, RateReceipt, SlotPlanner, Take, Timestamp};
+use sluice_core::{
+    Bucket, Cost, Dimension, Factor, Plan, RatePlanner, RateReceipt, ShareName, SlotPlanner, Take, Timestamp,
+};
 
 use crate::api::basis::Basis;
 use crate::api::refusal::{RetryIn, refused};
@@ -17,10 +19,13 @@ use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
 
+/// A line of a bucket: of a share, or the common one.
+type Line = (Dimension, Option<ShareName>);
+
 /// The process's own buckets. Each is full when it is first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
-    buckets: Mutex<HashMap<Dimension, Bucket>>,
+    buckets: Mutex<HashMap<Line, Bucket>>,
     /// The last outage in which an answer was noted; zero for none.
     answered_in: AtomicU32,
 }
@@ -59,13 +64,15 @@ impl Fallback {
         }
         let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {
-            let entry = inner.entry(&ask.dimension);
+            let entry = inner.entry_for(ask);
             // A share of an unknown limit cannot be computed: the caller gets the error.
-            let limit = *entry.reading()?.bucket.limit();
+            let reading = entry.reading()?;
+            let limit = *reading.bucket.limit();
+            let line = (ask.dimension.clone(), reading.bucket.share().cloned());
             let (share, of) = factor.ratio();
             // A share with no room for one call is no share: the caller gets the error.
             let limit_here = limit.share(share, of)?;
-            let bucket = match buckets.get(&ask.dimension) {
+            let bucket = match buckets.get(&line) {
                 Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
                 _ => Bucket::full(ask.dimension.clone(), limit_here, now),
             };
@@ -74,8 +81,16 @@ impl Fallback {
             match take_one(&bucket, Take { cost, now, patience }) {
                 Plan::Write(after) => {
                     let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
-                    parts.push(Part { entry, cost, start_at, hold: Hold::Local, used: None, known_gone: false });
-                    taken.push(after);
+                    parts.push(Part {
+                        entry,
+                        cost,
+                        start_at,
+                        hold: Hold::Local,
+                        used: None,
+                        known_gone: false,
+                        borrower: None,
+                    });
+                    taken.push((line, after));
                 }
                 Plan::Refuse(refusal_of) => {
                     let retry = refused(&ask.dimension, refusal_of);
@@ -87,14 +102,15 @@ impl Fallback {
         if let Some(retry) = refusal {
             return Some(Taken::Refused(retry));
         }
-        buckets.extend(taken.into_iter().map(|after| (after.dimension().clone(), after)));
+        buckets.extend(taken);
         Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 
     /// Frees the slots of a holder that is done. Rate tokens stay spent.
     pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
         let mut buckets = self.buckets.lock();
-        if let Some(bucket) = buckets.get_mut(dimension)
+        // Slots have no shares.
+        if let Some(bucket) = buckets.get_mut(&(dimension.clone(), None))
             && bucket.limit().is_concurrent()
         {
             *bucket = bucket.after_giving_back(cost);

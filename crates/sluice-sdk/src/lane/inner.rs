@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Dimension, RatePlanner, Timestamp};
+use sluice_core::{Bucket, COMMON, Dimension, RatePlanner, ShareName, Timestamp};
 use sluice_table::{Store, StoreError};
 
 use crate::api::refusal::RetryIn;
+use crate::api::request::{Ask, Payer};
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::lane::background::Background;
@@ -64,8 +65,44 @@ impl Inner {
         self.refusals.waits(self, entry, retry);
     }
 
+    /// The bucket as the client's own share sees it.
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
-        self.cache.entry(dimension, || self.now())
+        self.entry_of(dimension, self.config.share.as_ref())
+    }
+
+    /// The bucket as a share sees it.
+    pub(crate) fn entry_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
+        self.cache.entry(dimension, share, || self.now())
+    }
+
+    /// The bucket as the share sees it that pays for this ask.
+    pub(crate) fn entry_for(&self, ask: &Ask) -> Arc<Entry> {
+        match &ask.share {
+            Payer::Client => self.entry(&ask.dimension),
+            Payer::Named(share) => self.entry_of(&ask.dimension, share.as_ref()),
+        }
+    }
+
+    /// As [`entry_for`](Self::entry_for), by names as a caller wrote them; `None` for a bucket that was not met yet.
+    pub(crate) fn known_entry(&self, dimension: &str, share: Option<&str>) -> Option<Arc<Entry>> {
+        let share = share.or_else(|| self.config.share.as_ref().map(ShareName::as_str));
+        self.cache.get(dimension, share.filter(|share| *share != COMMON))
+    }
+
+    /// All that this process knows of a bucket: as each share sees it, the client's own first.
+    pub(crate) fn entries_of(&self, dimension: &Dimension) -> Vec<Arc<Entry>> {
+        let own = self.entry(dimension);
+        let others = self.cache.entries_of(dimension).into_iter().filter(|entry| !Arc::ptr_eq(entry, &own));
+        let mut entries: Vec<_> = others.collect();
+        entries.insert(0, own);
+        entries
+    }
+
+    /// What was taken ahead is not used: the bucket was lowered or refilled since.
+    pub(crate) fn clear_stock(&self, dimension: &Dimension) {
+        for entry in self.entries_of(dimension) {
+            entry.stock.iter().for_each(|stock| stock.clear());
+        }
     }
 
     /// Returns the planner for a reading of a rate bucket, at `now`. Every write that grants tokens is

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, LimitType, RateReceipt, Timestamp};
 use smallvec::SmallVec;
 
+use crate::api::request::{Ask, Payer};
 use crate::lane::entry::Entry;
 
 /// The parts of a grant: one part, most often.
@@ -19,6 +20,9 @@ pub(crate) struct Part {
     pub(crate) used: Option<Amount>,
     /// Whether a renewal found the lease gone, and counted its holder.
     pub(crate) known_gone: bool,
+    /// The borrower's own line, if the tokens were borrowed: `entry` is then the line that lent them. They go back
+    /// there, and the borrower owes what the call uses beyond them.
+    pub(crate) borrower: Option<Arc<Entry>>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +61,23 @@ pub(crate) struct Inline {
 }
 
 impl Part {
+    /// Tokens of another share's line.
+    pub(crate) fn borrowed(lender: &Arc<Entry>, borrower: &Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
+        let borrower = Some(Arc::clone(borrower));
+        Self { borrower, ..Self::tokens(lender, receipt.cost(), receipt, now, None) }
+    }
+
+    /// The line whose share pays for the call.
+    pub(crate) fn payer(&self) -> &Arc<Entry> {
+        self.borrower.as_ref().unwrap_or(&self.entry)
+    }
+
+    /// The ask that would take the same again.
+    pub(crate) fn ask(&self) -> Ask {
+        let share = Payer::Named(self.payer().share.clone());
+        Ask { dimension: self.entry.dimension.clone(), cost: Some(self.cost), share }
+    }
+
     pub(crate) fn tokens(
         entry: &Arc<Entry>,
         cost: Cost,
@@ -66,7 +87,7 @@ impl Part {
     ) -> Self {
         let start_at = receipt.start_at(now);
         let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
-        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false }
+        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false, borrower: None }
     }
 
     /// Tokens that are available now.
@@ -79,6 +100,7 @@ impl Part {
             hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
             used: None,
             known_gone: false,
+            borrower: None,
         }
     }
 
@@ -91,6 +113,7 @@ impl Part {
             hold: Hold::Slots(Box::new(Slots { bucket, lease })),
             used: None,
             known_gone: false,
+            borrower: None,
         }
     }
 
@@ -102,6 +125,7 @@ impl Part {
             hold: Hold::Inline(Box::new(Inline { id, ends })),
             used: None,
             known_gone: false,
+            borrower: None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{inline, tokens};
+use crate::lane::{inline, lending, tokens};
 
 /// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_secs(1);
@@ -162,6 +162,10 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
             return None;
         }
         let refusal = planner.refusal(Claim { cost: want.cost, patience: Duration::ZERO }, now)?;
+        // Another line may have what this one lacks.
+        if lending::lender(&want.entry, &reading.bucket, want.cost, now).is_some() {
+            return None;
+        }
         Some(refused(&want.entry.dimension, refusal))
     }))
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
-use sluice_table::{Attributes, Resend, Written};
+use sluice_table::{Resend, Written};
 
 use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::Part;
+use crate::lane::reading::parse;
 
 /// Tokens of one bucket that were taken ahead.
 #[derive(Debug, Default)]
@@ -131,7 +132,7 @@ async fn return_lots(inner: &Inner, entry: &Entry, lots: &[Lot], now: Timestamp)
         // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
         match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
             Ok(Written::Applied(row)) => {
-                let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
+                let bucket = parse(entry, &row);
                 bucket.into_iter().for_each(|bucket| entry.apply_write(Arc::new(bucket), inner.now()));
             }
             Ok(Written::ConditionFailed(_)) => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Dimension, RowError};
+use sluice_core::{Bucket, RowError};
 use sluice_table::{Attributes, Item, StoreError};
 use tokio::time::{Instant, timeout};
 
@@ -101,14 +101,16 @@ pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> R
 }
 
 pub(crate) fn apply_read(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
-    let bucket = Arc::new(parse(&entry.dimension, row)?);
+    let bucket = Arc::new(parse(entry, row)?);
     entry.apply_read(Arc::clone(&bucket), inner.now());
     Ok(bucket)
 }
 
-pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, AcquireError> {
-    let corrupt = |source: RowError| AcquireError::CorruptRow { dimension: dimension.clone(), source };
-    Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
+/// The bucket of a row, as the share of `entry` sees it.
+pub(crate) fn parse(entry: &Entry, row: &Item) -> Result<Bucket, AcquireError> {
+    let corrupt = |source: RowError| AcquireError::CorruptRow { dimension: entry.dimension.clone(), source };
+    let bucket = Bucket::read(&entry.dimension, &Attributes(row)).map_err(corrupt)?;
+    Ok(bucket.seen_from(entry.share.as_ref()))
 }
 
 /// Notes that a reply shows no row of the bucket, and returns the error. The next caller reads the bucket: it

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
+use sluice_core::{Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 use sluice_ops::{Released, Tally, send_chunk};
-use sluice_table::{Attributes, MOST_TRIES, Resend, StoreError, Written};
+use sluice_table::{MOST_TRIES, Resend, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::api::error_kind::ErrorKind;
@@ -16,6 +16,7 @@ use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
+use crate::lane::reading::parse;
 use crate::lane::settle::settle_charged;
 use crate::lane::{chunks, expired_holder, inline, noted_use};
 use crate::telemetry;
@@ -197,7 +198,7 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
                 // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
                 match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
                     Ok(Written::Applied(row)) => {
-                        let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
+                        let bucket = parse(&part.entry, &row);
                         bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));
                     }
                     // Others have booked behind this start, so it is kept for the next caller of this

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, Dimension, LeaseId};
+use sluice_core::{Cost, Dimension, LeaseId, ShareName};
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
@@ -87,7 +87,7 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     round::lead(inner, leader, Poll::default(), batch, crowd, || entries.iter().for_each(|entry| entry.doubt())).await;
 }
 
-/// Returns the name of a set of dimensions.
-pub(crate) fn name(entries: &[Arc<Entry>]) -> Vec<Dimension> {
-    entries.iter().map(|entry| entry.dimension.clone()).collect()
+/// Returns the name of a set of dimensions, each with its share.
+pub(crate) fn name(entries: &[Arc<Entry>]) -> Vec<(Dimension, Option<ShareName>)> {
+    entries.iter().map(|entry| (entry.dimension.clone(), entry.share.clone())).collect()
 }

@@ -155,7 +155,9 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
     // sent again.
     *counts = used;
     let settle = Settle { receipt: receipt.clone(), counted, surplus };
-    match in_lane(inner, &part.entry, settle).await {
+    // What was borrowed goes back to its lender; what was used beyond it is the borrower's.
+    let entry = if surplus > Amount::ZERO { &part.entry } else { part.borrower.as_ref().unwrap_or(&part.entry) };
+    match in_lane(inner, entry, settle).await {
         // What found no room, or was not charged, may be settled later.
         Ok(change) => {
             *counts = counted.minus(change);
@@ -237,7 +239,7 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
         match inner.patient.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {
                 // A row that cannot be read is left to the next caller: this write is applied.
-                let after = crate::lane::reading::parse(&entry.dimension, &row);
+                let after = crate::lane::reading::parse(entry, &row);
                 after.into_iter().for_each(|after| entry.apply_write(Arc::new(after), inner.now()));
                 return Ok(settling.changes);
             }

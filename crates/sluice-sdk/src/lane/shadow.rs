@@ -37,7 +37,7 @@ const LEAST_TIME: Duration = Duration::from_millis(200);
 /// Takes each of `asks` by itself, now or not at all. All or nothing would be wrong here: the call is made,
 /// so the buckets that have something must count it.
 pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> UnclaimedGrant {
-    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
+    let entries: Vec<_> = asks.iter().map(|ask| inner.entry_for(ask)).collect();
     let takes = asks.iter().zip(&entries).map(|(ask, entry)| Box::pin(take_now(inner, entry, ask.cost, terms)));
     let answers = side_by_side(takes.collect()).await;
     let (now, patience) = (inner.now(), terms.patience());
@@ -186,6 +186,6 @@ impl Part {
     /// Nothing of a bucket, for a call that shadow mode lets through.
     fn let_through(entry: &Arc<Entry>, cost: Cost, now: Timestamp, in_cool_down: bool) -> Self {
         let hold = Hold::LetThrough { in_cool_down };
-        Self { entry: Arc::clone(entry), cost, start_at: now, hold, used: None, known_gone: false }
+        Self { entry: Arc::clone(entry), cost, start_at: now, hold, used: None, known_gone: false, borrower: None }
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
+use sluice_core::{
+    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt, ShareName,
+    Starts, Take, Timestamp,
+};
 use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
 
@@ -24,7 +27,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{prefetch, round};
+use crate::lane::{lending, prefetch, round};
 
 pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
 type TokenWaiter = Waiter<TokenAsk, LaneAnswer>;
@@ -99,12 +102,30 @@ struct TokenBatch<'a> {
 /// A write that is under way, with what it takes for each caller.
 struct SentWrite {
     planned: Planned,
+    /// The line that it takes from.
+    from: From,
     /// For each caller of the plan: the sum of tokens up to its own, if the write takes them.
     sums_to_callers: Vec<Option<Amount>>,
     total: Amount,
     prefetched: Amount,
     now: Timestamp,
     began: Instant,
+}
+
+/// The line that a write takes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    Own,
+    /// Another share's line, or the common line.
+    Lender(Option<ShareName>),
+}
+
+/// A plan for callers: the write with the sums up to each of them.
+fn write_of(batch: BatchPlan, from: From, now: Timestamp) -> Option<SentWrite> {
+    let sum_to_caller = |answer: &Plan<_>| if let Plan::Write(sum) = answer { Some(*sum) } else { None };
+    let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
+    let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
+    batch.write.map(|planned| SentWrite { planned, from, sums_to_callers, total, prefetched, now, began })
 }
 
 impl round::Batch for TokenBatch<'_> {
@@ -144,7 +165,7 @@ impl round::Batch for TokenBatch<'_> {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
                 let bucket = apply_read(self.inner, self.entry, &row)?;
-                self.learn(&sent, &reading.bucket, &bucket);
+                self.learn(&sent, &reading.bucket, &bucket, now);
                 Ok(Step::Overtaken)
             }
             Written::ConditionFailed(None) => Err(unknown(self.inner, self.entry)),
@@ -199,18 +220,18 @@ impl TokenBatch<'_> {
     fn plan(&mut self, reading: &BucketReading, now: Timestamp, has_read: bool) -> Result<Option<SentWrite>, Unread> {
         let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
+        if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
+            return Ok(Some(sent));
+        }
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
         let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
         self.lot = self.lot.or_else(measure);
         let batch = planner.plan_batch(&claims, now, Starts::InReply, self.lot.unwrap_or_default());
-        let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
-        let repairs_alone = total == Amount::ZERO;
-        if let Some(planned) = batch.write.filter(|_| !repairs_alone || !self.has_tried_repair) {
+        let repairs_alone = batch.total == Amount::ZERO;
+        if batch.write.is_some() && !(repairs_alone && self.has_tried_repair) {
             self.has_tried_repair |= repairs_alone;
-            let sum_to_caller = |answer: &Plan<_>| if let Plan::Write(sum) = answer { Some(*sum) } else { None };
-            let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
-            return Ok(Some(SentWrite { planned, sums_to_callers, total, prefetched, now, began }));
+            return Ok(write_of(batch, From::Own, now));
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
@@ -219,8 +240,9 @@ impl TokenBatch<'_> {
             // If there is more than the reading says, the head of the queue gets it. If not, the reply shows
             // the row.
             let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
-            let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
-            return Ok(Some(SentWrite { planned, sums_to_callers: vec![Some(total)], total, prefetched, now, began }));
+            let (total, prefetched, began) = (first.cost.amount(), Amount::ZERO, Instant::now());
+            let (sums_to_callers, from) = (vec![Some(total)], From::Own);
+            return Ok(Some(SentWrite { planned, from, sums_to_callers, total, prefetched, now, began }));
         }
         let later = self.waiters.split_off(claims.len());
         for (waiter, answer) in std::mem::replace(&mut self.waiters, later).into_iter().zip(batch.answers) {
@@ -228,6 +250,26 @@ impl TokenBatch<'_> {
             waiter.answer(answer);
         }
         Ok(None)
+    }
+
+    /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that lends.
+    /// `None` if the first of them has to be booked or refused, and for a bucket without shares.
+    fn plan_with_shares(&self, bucket: &Bucket, claims: &[Claim], now: Timestamp) -> Option<SentWrite> {
+        if !bucket.has_shares() {
+            return None;
+        }
+        let at_once: Vec<Claim> = claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
+        let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
+        // The own line first. What is lent is never taken ahead.
+        let is_there = matches!(own.batch(now, Starts::InReply).judge(at_once[0]), Plan::Write(_));
+        if is_there {
+            return None;
+        }
+        let lent = lending::lender(self.entry, bucket, at_once[0].cost, now)?;
+        let planner = RatePlanner::borrowing(&lent);
+        let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
+        let lender = From::Lender(lent.0.share().cloned());
+        if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
     fn refusal_answer(&self, answer: Plan<Amount>, cost: Cost) -> LaneAnswer {
@@ -243,9 +285,17 @@ impl TokenBatch<'_> {
 
     /// Grants what the write took, in order. Callers that were passed over stay in the batch.
     fn granted(&mut self, row: &Item, sent: &SentWrite) -> Result<(), AcquireError> {
-        let after = Arc::new(parse(&self.entry.dimension, row)?);
+        let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
+        let mut lender = None;
+        if let From::Lender(share) = &sent.from {
+            lending::lent(self.entry, share.as_ref());
+            let entry = self.inner.entry_of(&self.entry.dimension, share.as_ref());
+            after = Arc::new(parse(&entry, row)?);
+            entry.apply_write(Arc::clone(&after), now);
+            lender = Some(entry);
+        }
         let took = sent.began.elapsed();
         if sent.prefetched > Amount::ZERO {
             prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
@@ -258,7 +308,10 @@ impl TokenBatch<'_> {
                 continue;
             };
             let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
-            let part = Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None);
+            let part = match &lender {
+                None => Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None),
+                Some(lender) => Part::borrowed(lender, self.entry, receipt, sent.now),
+            };
             if let Some(stock) = &self.entry.stock {
                 stock.granted(waiter.ask.cost);
             }
@@ -276,8 +329,11 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Notes a conflict if another process moved the anchor at the same time.
-    fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket) {
+    /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little to lend.
+    fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
+        if let From::Lender(share) = &sent.from {
+            return lending::had_too_little(self.entry, share.as_ref(), now);
+        }
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
             let failed_at = self.inner.now();
             self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));

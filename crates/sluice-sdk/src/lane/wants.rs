@@ -6,7 +6,7 @@ use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
 use tokio::time::timeout_at;
 
 use crate::api::error::AcquireError;
-use crate::api::request::Ask;
+use crate::api::request::{Ask, Payer};
 use crate::config::Leases;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -24,9 +24,17 @@ pub(crate) struct Want {
     pub(crate) concurrent: bool,
 }
 
+impl Want {
+    /// The ask that would take the same again.
+    pub(crate) fn ask(&self) -> Ask {
+        let share = Payer::Named(self.entry.share.clone());
+        Ask { dimension: self.entry.dimension.clone(), cost: Some(self.cost), share }
+    }
+}
+
 /// Looks up the bucket of every dimension, and reads those never seen before.
 pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
-    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
+    let entries: Vec<_> = asks.iter().map(|ask| inner.entry_for(ask)).collect();
     let unread = entries.iter().filter(|entry| entry.reading().is_none());
     let reads = unread.map(|entry| {
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));

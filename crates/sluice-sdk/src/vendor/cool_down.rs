@@ -88,7 +88,9 @@ pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) ->
     // Setting the same end twice equals setting it once.
     match inner.store.update(&update, Resend::Always).await? {
         Written::Applied(row) => {
-            entry.apply_write(Arc::new(parse(&entry.dimension, &row)?), inner.now());
+            for entry in inner.entries_of(&entry.dimension) {
+                entry.apply_write(Arc::new(parse(&entry, &row)?), inner.now());
+            }
             Ok(CoolDown::Set(until))
         }
         Written::ConditionFailed(Some(_)) => {

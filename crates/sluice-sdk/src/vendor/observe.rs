@@ -168,7 +168,8 @@ pub(crate) async fn observe(
 ) -> Result<Observed, AcquireError> {
     let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
     let entry = inner.entry(&dimension);
-    let limit = *known(inner, &entry).await?.bucket.limit();
+    // The vendor knows no shares.
+    let limit = known(inner, &entry).await?.bucket.whole_limit();
     entry.unsettled.heard();
     let quota = Quota::of(&dimension, limit.limit_type());
     let reading = sluice_vendors::read(&entry.vendor, quota, headers, inner.now());
@@ -224,7 +225,7 @@ async fn observe_level(
         // If the write is sent again after a lost reply, it fails on its own condition.
         match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {
-                let after = crate::lane::reading::parse(&entry.dimension, &row)?;
+                let after = crate::lane::reading::parse(entry, &row)?;
                 entry.apply_write(Arc::new(after), inner.now());
                 telemetry::vendor_lowered(entry.label());
                 tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
@@ -284,14 +285,14 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     let is_concurrent = bucket.limit().is_concurrent();
     let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
     let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
-    if bucket.limit().lowered_to(vendors, window).is_none() {
+    if bucket.whole_limit().lowered_to(vendors, window).is_none() {
         return Ok(ObservedLimit::NotLower);
     }
     let now = inner.time().await?;
     // If limits take turns, as of several models behind one bucket, the lowest is kept for a while.
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
-        let ours = bucket.limit().capacity();
+        let ours = bucket.whole_limit().capacity();
         telemetry::vendor_limit_lower(entry.label());
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
@@ -329,7 +330,10 @@ async fn adopt(
         let Some(lower) = bucket.adopted(vendors, window) else { return Ok(bucket.adopts_limit()) };
         let states_floor = bucket.states_floor();
         let update = match states_floor {
-            true => Change::plan(&bucket, &lower, inner.time().await?),
+            true => {
+                let now = inner.time().await?;
+                bucket.split().scaled_to(lower).and_then(|split| Change::split(&bucket, &split, now))
+            }
             false => Ok(sluice_core::state_floor(&bucket)),
         };
         let Ok(update) = update else { return Ok(false) };

@@ -97,14 +97,14 @@ pub(crate) async fn penalize(
         }
         let now = inner.time().await?;
         let Some(update) = RatePlanner::new(&bucket).penalize(factor, longest, now) else {
-            return Ok(Penalty::NothingToTake(bucket.level(now)));
+            return Ok(Penalty::NothingToTake(bucket.whole_level(now)));
         };
         // Not idempotent: never sent again after an ambiguous reply.
         match inner.store.update(&update, Resend::UnlessAmbiguous).await? {
             Written::Applied(row) => {
                 let after = apply_read(inner, entry, &row)?;
-                entry.stock.iter().for_each(|stock| stock.clear());
-                return Ok(Penalty::Applied(after.level(inner.now())));
+                inner.clear_stock(dimension);
+                return Ok(Penalty::Applied(after.whole_level(inner.now())));
             }
             // Plan again at once, from the row as it was a moment ago: a pause would only make the row older.
             Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,

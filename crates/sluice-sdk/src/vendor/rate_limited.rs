@@ -151,7 +151,7 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     let now = inner.time().await?;
     let mut all = Vec::with_capacity(asks.len());
     for ask in asks {
-        let entry = inner.entry(&ask.dimension);
+        let entry = inner.entry_for(&ask);
         let bucket = known(inner, &entry).await?.bucket;
         let in_cool_down = match past {
             PastCoolDowns::Of(dimensions) => dimensions.contains(&&ask.dimension),

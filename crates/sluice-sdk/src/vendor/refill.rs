@@ -1,6 +1,6 @@
 //! Refill: an operator sets the level of a rate bucket, as after a vendor's reply that lowered it by mistake.
 
-use sluice_core::{Amount, Dimension};
+use sluice_core::{Amount, Change, Dimension};
 use sluice_table::{Resend, StoreError, Written};
 
 use crate::api::error::AcquireError;
@@ -98,16 +98,20 @@ async fn refill(inner: &Inner, entry: &Entry, level: Option<Amount>) -> Result<R
         if bucket.limit().is_concurrent() {
             return Err(RefillError::Concurrency(dimension.clone()));
         }
-        let capacity = bucket.limit().capacity();
+        let capacity = bucket.whole_limit().capacity();
         let level = level.unwrap_or(capacity);
         if level < Amount::ZERO || level > capacity {
             return Err(RefillError::OutOfRange { dimension: dimension.clone(), level, capacity });
         }
         let now = inner.time().await?;
-        let (planner, from) = (inner.planner(&bucket, now), bucket.level(now));
-        let repair = planner.repair(now).map(|repair| repair.update);
+        let (lines, from) = (bucket.every_line(), bucket.whole_level(now));
+        let repair = lines.iter().find_map(|line| inner.planner(line, now).repair(now)).map(|repair| repair.update);
         let is_repair = repair.is_some();
-        let Some(update) = repair.or_else(|| planner.refill(level, now)) else {
+        let refill = || match bucket.has_shares() {
+            true => (level != from).then(|| Change::refill_lines(&bucket, level, now)),
+            false => inner.planner(&bucket, now).refill(level, now),
+        };
+        let Some(update) = repair.or_else(refill) else {
             return Ok(Refilled::Already(from));
         };
         // Not idempotent: never sent again after an ambiguous reply.
@@ -115,8 +119,8 @@ async fn refill(inner: &Inner, entry: &Entry, level: Option<Amount>) -> Result<R
             Written::Applied(row) => {
                 bucket = apply_read(inner, entry, &row)?;
                 if !is_repair {
-                    entry.stock.iter().for_each(|stock| stock.clear());
-                    return Ok(Refilled::Set { from, level: bucket.level(inner.now()) });
+                    inner.clear_stock(dimension);
+                    return Ok(Refilled::Set { from, level: bucket.whole_level(inner.now()) });
                 }
             }
             // Plan again at once, from the row as it was a moment ago: a pause would only make the row older.

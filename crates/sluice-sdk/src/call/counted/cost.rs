@@ -25,7 +25,7 @@ fn entry(now: Timestamp) -> Arc<Entry> {
     let rate = Rate::per(capacity, std::time::Duration::from_secs(60)).unwrap();
     let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
     let dimension = Dimension::new("openai#rpm").unwrap();
-    let entry = Cache::default().entry(&dimension, || now);
+    let entry = Cache::default().entry(&dimension, None, || now);
     entry.apply_read(Arc::new(Bucket::full(dimension, limit, now)), now);
     entry
 }

@@ -187,7 +187,7 @@ impl<'a> StartWait<'a> {
     /// Takes the tokens of a single dimension out of stock.
     fn take_stock(&self, asks: &[Ask]) -> Option<Grant> {
         let [ask] = asks else { return None };
-        let entry = self.inner.cache.get(ask.dimension.as_str())?;
+        let entry = self.inner.entry_for(ask);
         let part = prefetch::take(self.inner, &entry, ask.cost)?;
         Some(Grant::from_stock(Arc::clone(self.inner), part))
     }
@@ -272,7 +272,7 @@ impl<'a> StartWait<'a> {
     fn next_batch(&self, asks: &[Ask]) -> Vec<Ask> {
         let now = self.inner.now();
         let wait = |ask: &Ask| {
-            let reading = self.inner.entry(&ask.dimension).reading()?;
+            let reading = self.inner.entry_for(ask).reading()?;
             let cost = ask.cost_in(reading.bucket.limit()).ok()?;
             reading.bucket.reaches(cost.amount()).map(|at| at.since(now)).filter(|wait| !wait.is_zero())
         };
@@ -283,8 +283,7 @@ impl<'a> StartWait<'a> {
     /// Gives back the tokens that would lie unused until the latest start, and returns their asks.
     async fn give_back_early(&self, held: &mut UnusedGrant) -> Vec<Ask> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
-        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost) };
-        let again = early.iter().map(ask).collect();
+        let again = early.iter().map(Part::ask).collect();
         // On its own task: the tokens are given back even if the caller is dropped.
         let inner = Arc::clone(self.inner);
         let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;

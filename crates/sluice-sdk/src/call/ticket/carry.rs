@@ -44,6 +44,7 @@ async fn put(
     now: Timestamp,
 ) -> Result<Ticket, NoTicket> {
     let short = too_short(&parts);
+    let share = parts.iter().find_map(|part| part.payer().share.clone());
     let is_kept =
         |part: &Part| part.start_at > now && receipt(part).is_some() && !short.contains(&part.entry.dimension);
     let (kept, early): (Parts, Parts) = parts.into_iter().partition(is_kept);
@@ -53,7 +54,7 @@ async fn put(
         give_back_unused(inner, kept.into_iter().chain(early).collect()).await;
         return Err(NoTicket::TooShort);
     };
-    let row = row.with_rest(rest);
+    let row = row.with_rest(rest).of_share(share);
     let (is_put, ()) = tokio::join!(is_put(inner, &row), give_back_unused(inner, early));
     if is_put {
         let ticket = row.ticket();

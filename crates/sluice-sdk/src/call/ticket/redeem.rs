@@ -11,7 +11,7 @@ use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
 use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
-use crate::api::request::Ask;
+use crate::api::request::{Ask, Payer};
 use crate::call::counted;
 use crate::client::Client;
 use crate::grant::outcome::Outcome;
@@ -255,7 +255,9 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, Redee
 /// - The reply to the claim is lost for good: the rest is given back, and the ticket may be spent, as a ticket
 ///   without a rest.
 async fn take_rest(inner: &Arc<Inner>, row: &TicketRow) -> Result<Option<Outcome>, AcquireError> {
-    let ask = |(dimension, cost): &(Dimension, Cost)| Ask { dimension: dimension.clone(), cost: Some(*cost) };
+    let share = || Payer::Named(row.share().cloned());
+    let ask =
+        |(dimension, cost): &(Dimension, Cost)| Ask { dimension: dimension.clone(), cost: Some(*cost), share: share() };
     let asks: Vec<Ask> = row.rest().iter().map(ask).collect();
     if asks.is_empty() {
         return Ok(None);
@@ -364,7 +366,8 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
 
 fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Grant {
     let now = inner.now();
-    let part = |receipt: RateReceipt| Part::from_stock(inner.entry(receipt.dimension()), receipt, now);
+    let part =
+        |receipt: RateReceipt| Part::from_stock(inner.entry_of(receipt.dimension(), receipt.share()), receipt, now);
     let parts = receipts.into_iter().map(part).collect();
     Grant::of(Arc::clone(inner), parts, now, took)
 }

@@ -9,7 +9,7 @@ use crate::lane::cache::Cache;
 /// The benchmark `memory` measures the total: 20 MB for 10,000 buckets.
 #[test]
 fn a_bucket_that_is_only_met_takes_little() {
-    let entry = Cache::default().entry(&Dimension::new("openai#rpm").unwrap(), Timestamp::default);
+    let entry = Cache::default().entry(&Dimension::new("openai#rpm").unwrap(), None, Timestamp::default);
     let lanes = [
         entry.tokens.get().is_some(),
         entry.inline.get().is_some(),
@@ -36,7 +36,7 @@ fn of_at_most(most: usize) -> Cache {
 fn a_million_names_keep_memory_bounded() {
     let cache = of_at_most(10_000);
     for n in 0..1_000_000 {
-        cache.entry(&named(n), || NOW);
+        cache.entry(&named(n), None, || NOW);
     }
     assert_eq!(cache.entries().len(), 10_000);
 }
@@ -44,31 +44,31 @@ fn a_million_names_keep_memory_bounded() {
 #[test]
 fn what_is_used_outlives_what_is_not() {
     let cache = of_at_most(100);
-    (0..100).for_each(|n| drop(cache.entry(&named(n), || NOW)));
+    (0..100).for_each(|n| drop(cache.entry(&named(n), None, || NOW)));
     for n in 100..10_000 {
-        cache.entry(&named(n), || NOW);
-        assert!(cache.get("vendor7#rpm").is_some(), "it is used all the time");
+        cache.entry(&named(n), None, || NOW);
+        assert!(cache.get("vendor7#rpm", None).is_some(), "it is used all the time");
     }
-    assert!(cache.get("vendor8#rpm").is_none());
+    assert!(cache.get("vendor8#rpm", None).is_none());
 }
 
 #[test]
 fn an_entry_in_use_is_never_forgotten_and_never_made_twice() {
     let cache = of_at_most(10);
-    let held = cache.entry(&named("held"), || NOW);
-    (0..1_000).for_each(|n| drop(cache.entry(&named(n), || NOW)));
-    assert!(Arc::ptr_eq(&held, &cache.entry(&named("held"), || NOW)));
-    let all: Vec<_> = (0..1_000).map(|n| cache.entry(&named(n), || NOW)).collect();
+    let held = cache.entry(&named("held"), None, || NOW);
+    (0..1_000).for_each(|n| drop(cache.entry(&named(n), None, || NOW)));
+    assert!(Arc::ptr_eq(&held, &cache.entry(&named("held"), None, || NOW)));
+    let all: Vec<_> = (0..1_000).map(|n| cache.entry(&named(n), None, || NOW)).collect();
     assert_eq!(cache.entries().len(), 1_001, "each of them is in use");
     drop((all, held));
-    (0..100).for_each(|n| drop(cache.entry(&named(format!("next{n}")), || NOW)));
+    (0..100).for_each(|n| drop(cache.entry(&named(format!("next{n}")), None, || NOW)));
     assert_eq!(cache.entries().len(), 10, "and goes when it is not any more");
 }
 
 #[test]
 fn a_start_that_was_left_keeps_its_entry_until_it_is_past() {
     let cache = of_at_most(1);
-    let entry = cache.entry(&named("booked"), || NOW);
+    let entry = cache.entry(&named("booked"), None, || NOW);
     let limit = Limit::rate(
         sluice_core::LimitType::Requests,
         sluice_core::Amount::from_tokens(2),
@@ -81,17 +81,17 @@ fn a_start_that_was_left_keeps_its_entry_until_it_is_past() {
     drop(entry);
     let then = |secs| NOW.after(Duration::from_secs(secs));
     // The first look clears the mark of the last use.
-    (0..5).for_each(|n| drop(cache.entry(&named(n), || then(9))));
-    assert!(cache.get("vendorbooked#rpm").is_some());
-    (5..9).for_each(|n| drop(cache.entry(&named(n), || then(11))));
-    assert!(cache.get("vendorbooked#rpm").is_none());
+    (0..5).for_each(|n| drop(cache.entry(&named(n), None, || then(9))));
+    assert!(cache.get("vendorbooked#rpm", None).is_some());
+    (5..9).for_each(|n| drop(cache.entry(&named(n), None, || then(11))));
+    assert!(cache.get("vendorbooked#rpm", None).is_none());
 }
 
 #[test]
 fn ten_thousand_sets_keep_memory_bounded_and_the_lane_of_who_is_in_line() {
     let cache = of_at_most(100_000);
-    let shared = cache.entry(&named("shared"), || NOW);
-    let set = |n: u32| [Arc::clone(&shared), cache.entry(&named(n), || NOW)];
+    let shared = cache.entry(&named("shared"), None, || NOW);
+    let set = |n: u32| [Arc::clone(&shared), cache.entry(&named(n), None, || NOW)];
     let in_use = cache.row_lane(&set(0));
     for n in 1..10_000 {
         cache.row_lane(&set(n));
@@ -105,7 +105,7 @@ fn ten_thousand_sets_keep_memory_bounded_and_the_lane_of_who_is_in_line() {
 #[test]
 fn the_lane_of_a_set_goes_with_its_entries() {
     let cache = of_at_most(2);
-    let lane = Arc::downgrade(&cache.row_lane(&["a", "b"].map(|name| cache.entry(&named(name), || NOW))));
-    (0..9).for_each(|n| drop(cache.entry(&named(n), || NOW)));
+    let lane = Arc::downgrade(&cache.row_lane(&["a", "b"].map(|name| cache.entry(&named(name), None, || NOW))));
+    (0..9).for_each(|n| drop(cache.entry(&named(n), None, || NOW)));
     assert!(lane.upgrade().is_none());
 }

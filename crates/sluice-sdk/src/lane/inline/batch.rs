@@ -111,7 +111,7 @@ impl round::Batch for InlineBatch<'_> {
         }
         match attempted.answer? {
             Written::Applied(row) => {
-                let bucket = parse(&self.entry.dimension, &row)?;
+                let bucket = parse(self.entry, &row)?;
                 self.entry.apply_write(Arc::new(bucket), self.inner.now());
                 Ok(self.settle(draft, has_read, began.elapsed()))
             }

@@ -20,7 +20,7 @@ pub(super) async fn guilty<'a, H: Headers>(
     let named = refused_quota(reply.body);
     let mut guilty = Vec::with_capacity(asked.len());
     for asked in asked {
-        let limit = *known(inner, &asked.entry).await?.bucket.limit();
+        let limit = known(inner, &asked.entry).await?.bucket.whole_limit();
         let quota = Quota::of(&asked.entry.dimension, limit.limit_type());
         let is_another = named.is_some_and(|named| !named.includes(quota));
         let has_left = has_some_left(&limit, &reported(&asked.entry, &limit, reply.headers, now));

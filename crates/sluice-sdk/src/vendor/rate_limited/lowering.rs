@@ -69,7 +69,7 @@ pub(super) async fn lower_all(
     let mut blamed = Vec::with_capacity(asked.len());
     let named = refused_quota(reply.body);
     for asked in asked {
-        let limit = *known(inner, &asked.entry).await?.bucket.limit();
+        let limit = known(inner, &asked.entry).await?.bucket.whole_limit();
         let reported = reported(&asked.entry, &limit, reply.headers, now);
         let used_up = reported.iter().filter(|reported| reported.remaining == Some(Amount::ZERO));
         wait =
