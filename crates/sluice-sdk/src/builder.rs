@@ -249,8 +249,8 @@ impl ClientBuilder {
     /// ([`Request::share`](crate::Request::share)); by default the part that no share has. A bucket that does not have
     /// this share is asked as if none was named.
     #[must_use]
-    pub fn share(mut self, share: Option<ShareName>) -> Self {
-        self.config.share = share;
+    pub fn share(mut self, share: ShareName) -> Self {
+        self.config.share = Some(share);
         self
     }
 

@@ -73,7 +73,7 @@ pub use sluice_ops as ops;
 pub use sluice_ops::Released;
 
 pub use sluice_core as core;
-pub use sluice_core::{Dimension, Ticket};
+pub use sluice_core::{Dimension, ShareName, Ticket};
 pub use sluice_vendors as vendors;
 
 /// What the single reactions to a vendor return: [`Client::observe`](crate::Client::observe),

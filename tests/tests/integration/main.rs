@@ -70,6 +70,7 @@ mod rounding;
 mod settle;
 mod settled_together;
 mod shadow;
+mod shares;
 mod shut_down;
 mod slow_reads;
 mod stages;

@@ -260,10 +260,10 @@ impl TokenBatch<'_> {
         }
         let at_once: Vec<Claim> = claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
         let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
-        // The own line first. What is lent is never taken ahead.
-        let is_there = matches!(own.batch(now, Starts::InReply).judge(at_once[0]), Plan::Write(_));
-        if is_there {
-            return None;
+        // The own line first, and a call that it can never hold is not granted by others.
+        match own.batch(now, Starts::InReply).judge(at_once[0]) {
+            Plan::Refuse(_) => {}
+            Plan::Write(_) | Plan::NeverSatisfiable { .. } => return None,
         }
         let lent = lending::lender(self.entry, bucket, at_once[0].cost, now)?;
         let planner = RatePlanner::borrowing(&lent);

@@ -1,0 +1,1 @@
+//! Products whose demand changes.
