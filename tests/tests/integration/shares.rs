@@ -204,7 +204,11 @@ async fn a_vendor_that_has_less_left_lowers_every_line() {
     let client = world.client();
     let grant = take(&client, of("search").cost(RPM, 10)).await;
     world.pass(Duration::from_secs(1));
-    let headers = [("ratelimit-policy", "\"slow\";q=100;w=300"), ("ratelimit", "\"slow\";r=45")];
+    let headers = [
+        ("x-ratelimit-limit-requests", "100"),
+        ("x-ratelimit-remaining-requests", "45"),
+        ("x-ratelimit-reset-requests", "165s"),
+    ];
     let observed = client.observe(RPM, &headers, Some(&grant)).await.unwrap();
     assert!(matches!(observed.level, ObservedLevel::Lowered(by) if by.to_string().starts_with("4")), "{observed:?}");
     assert_eq!(levels(&world).await, ["15", "10", "20"]);
