@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Cost, ShareName, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
 
 use crate::lane::entry::Entry;
 
-/// How long a line is not asked after a write found too little there. Doubled for each time in succession: a longer
-/// time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
+/// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after each
+/// success: borrowers who compete for what flows in meet about one failure for two successes. A longer time leaves
+/// more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -21,7 +22,14 @@ struct Pauses(Mutex<HashMap<Option<ShareName>, Pause>>);
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     until: Timestamp,
-    next: Duration,
+    length: Duration,
+}
+
+impl Pause {
+    /// From now on, and not for all borrowers at once.
+    fn from(now: Timestamp, length: Duration) -> Self {
+        Self { until: now.after(length.mul_f64(0.5 + fastrand::f64())), length }
+    }
 }
 
 /// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves there.
@@ -30,7 +38,7 @@ pub(super) fn lender(
     bucket: &Bucket,
     cost: Cost,
     now: Timestamp,
-) -> Option<(Bucket, sluice_core::Amount)> {
+) -> Option<(Bucket, Amount)> {
     if !bucket.has_shares() {
         return None;
     }
@@ -44,12 +52,22 @@ pub(super) fn lender(
 pub(super) fn had_too_little(entry: &Entry, lender: Option<&ShareName>, now: Timestamp) {
     let pauses = entry.extensions.of::<Pauses>();
     let mut pauses = pauses.0.lock();
-    let pause = pauses.entry(lender.cloned()).or_insert(Pause { until: now, next: FIRST_PAUSE });
-    *pause = Pause { until: now.after(pause.next), next: (pause.next * 2).min(LONGEST_PAUSE) };
+    let before = pauses.get(&lender.cloned()).map(|pause| pause.length);
+    let length = before.map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
+    pauses.insert(lender.cloned(), Pause::from(now, length));
 }
 
-/// A line lent.
-pub(super) fn lent(entry: &Entry, lender: Option<&ShareName>) {
+/// A line lent, and is as `lender` sees it now. If it has more, it is asked again at once.
+pub(super) fn lent(entry: &Entry, lender: &Bucket, floor: Amount, now: Timestamp) {
     let pauses: Arc<Pauses> = entry.extensions.of::<Pauses>();
-    pauses.0.lock().remove(&lender.cloned());
+    let mut pauses = pauses.0.lock();
+    let share = lender.share().cloned();
+    let Some(pause) = pauses.get(&share) else { return };
+    let length = pause.length * 3 / 4;
+    let has_more = lender.level(now).minus(floor) >= lender.limit().cost_per_call().amount();
+    match length >= FIRST_PAUSE {
+        true if has_more => drop(pauses.insert(share, Pause { until: now, length })),
+        true => drop(pauses.insert(share, Pause::from(now, length))),
+        false => drop(pauses.remove(&share)),
+    }
 }

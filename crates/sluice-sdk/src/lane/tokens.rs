@@ -116,8 +116,8 @@ struct SentWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
     Own,
-    /// Another share's line, or the common line.
-    Lender(Option<ShareName>),
+    /// Another share's line, or the common line, and what stays there.
+    Lender(Option<ShareName>, Amount),
 }
 
 /// A plan for callers: the write with the sums up to each of them.
@@ -268,7 +268,7 @@ impl TokenBatch<'_> {
         let lent = lending::lender(self.entry, bucket, at_once[0].cost, now)?;
         let planner = RatePlanner::borrowing(&lent);
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = From::Lender(lent.0.share().cloned());
+        let lender = From::Lender(lent.0.share().cloned(), lent.1);
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
@@ -289,11 +289,11 @@ impl TokenBatch<'_> {
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
         let mut lender = None;
-        if let From::Lender(share) = &sent.from {
-            lending::lent(self.entry, share.as_ref());
+        if let From::Lender(share, floor) = &sent.from {
             let entry = self.inner.entry_of(&self.entry.dimension, share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
+            lending::lent(self.entry, &after, *floor, now);
             lender = Some(entry);
         }
         let took = sent.began.elapsed();
@@ -331,7 +331,7 @@ impl TokenBatch<'_> {
 
     /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
-        if let From::Lender(share) = &sent.from {
+        if let From::Lender(share, _) = &sent.from {
             return lending::had_too_little(self.entry, share.as_ref(), now);
         }
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
