@@ -13,7 +13,7 @@ use crate::lane::entry::Entry;
 /// success: borrowers who compete for what flows in meet about one failure for two successes. A longer time leaves
 /// more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Lines that had less than a reading said.
 #[derive(Debug, Default)]
@@ -33,12 +33,7 @@ impl Pause {
 }
 
 /// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves there.
-pub(super) fn lender(
-    entry: &Entry,
-    bucket: &Bucket,
-    cost: Cost,
-    now: Timestamp,
-) -> Option<(Bucket, Amount)> {
+pub(super) fn lender(entry: &Entry, bucket: &Bucket, cost: Cost, now: Timestamp) -> Option<(Bucket, Amount)> {
     if !bucket.has_shares() {
         return None;
     }
