@@ -14,7 +14,7 @@ pub(crate) mod sample;
 mod tests;
 mod used;
 
-pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has_ended, is_overdue};
+pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, ShareView, has_ended, is_overdue};
 #[cfg(test)]
 pub(crate) use history::PointUse;
 pub(crate) use history::{Point, Series, Total};

@@ -64,6 +64,8 @@ pub const LOTS: &str = "lots";
 pub const REPAIRED_AT: &str = "repaired_at";
 /// Rate bucket, optional: monotone count of the tokens given back unused.
 pub const RETURNED: &str = "returned";
+/// Bucket with shares, optional: monotone count of the tokens that its common line lent to shares.
+pub const LENT: &str = "lent";
 /// Rate bucket, optional: monotone sum by which replies of the vendor lowered the bucket.
 pub const OBSERVED: &str = "observed";
 /// Rate bucket, optional: [`VERSION`] after the grant whose reply lowered the bucket last. A reply to an
@@ -99,6 +101,8 @@ pub const LINE_BACKGROUND: &str = "b";
 pub const LINE_LOTS: &str = "l";
 /// Line, optional: as [`RETURNED`].
 pub const LINE_RETURNED: &str = "u";
+/// Line, optional: as [`LENT`].
+pub const LINE_LENT: &str = "n";
 /// Line, optional: as [`REPAIRED_AT`].
 pub const LINE_REPAIRED_AT: &str = "p";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::schema::{
-    INLINE_ENDS, KEY, LAST_REFILL_AT, LINE_ANCHOR, LINE_LOTS, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, LOTS,
-    REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
+    INLINE_ENDS, KEY, LAST_REFILL_AT, LENT, LINE_ANCHOR, LINE_LENT, LINE_LOTS, LINE_REPAIRED_AT, LINE_RETURNED,
+    LINE_TOKENS, LOTS, REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
 };
 use crate::share::ShareName;
 
@@ -95,12 +95,13 @@ impl Statement {
 const SHARE: &str = "#share";
 
 /// The attributes that each line has of its own: in the row, their placeholder, and in the line of a share.
-const OF_LINE: [(&str, &str, &str); 5] = [
+const OF_LINE: [(&str, &str, &str); 6] = [
     (TOKENS, "#tokens", LINE_TOKENS),
     (LAST_REFILL_AT, "#last_refill_at", LINE_ANCHOR),
     (LOTS, "#lots", LINE_LOTS),
     (RETURNED, "#returned", LINE_RETURNED),
     (REPAIRED_AT, "#repaired_at", LINE_REPAIRED_AT),
+    (LENT, "#lent", LINE_LENT),
 ];
 
 /// `expression` with the path of each attribute of a line. No other placeholder begins with one of theirs.

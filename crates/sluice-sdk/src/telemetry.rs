@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ::metrics::SharedString;
-use sluice_core::{Amount, Rate};
+use sluice_core::{Amount, COMMON, Rate, ShareName};
 use sluice_table::metric as names;
 
 use crate::telemetry::label::OTHER;
@@ -54,6 +54,13 @@ pub(crate) fn waited(bucket: SharedString, waited: Duration) {
 
 pub(crate) fn slot_timed_out(bucket: SharedString) {
     names::SLOT_TIMEOUTS.counter([bucket]).increment(1);
+}
+
+/// A call took what another share's line had; `None` is the common line.
+pub(crate) fn borrowed(bucket: SharedString, share: Option<&ShareName>, lender: Option<&ShareName>) {
+    let named =
+        |share: Option<&ShareName>| share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()));
+    names::SHARE_BORROWED.counter([bucket, named(share), named(lender)]).increment(1);
 }
 
 pub(crate) fn unavailable(outcome: &'static str) {

@@ -203,6 +203,8 @@ metrics! {
         "Acquires while DynamoDB was out";
     LIMIT_NEAR: Process Counter "sluice.limit.near" Count ["dimension"]
         "Times that the part of a limit was used at which the process warns";
+    SHARE_BORROWED: Process Counter "sluice.share.borrowed" Count ["dimension", "share", "lender"]
+        "Calls that took what another share's line had";
     SHADOW_REFUSALS: Process Counter "sluice.shadow.refusals" Count ["dimension", "reason"]
         "Calls that shadow mode let through and that would have been refused";
     SHADOW_WAIT: Process Histogram "sluice.shadow.wait" Seconds ["dimension"]
@@ -263,6 +265,12 @@ metrics! {
         "Time from now for which a bucket grants nothing";
     BUCKET_DRIFT: Table Gauge "sluice.bucket.drift" Tokens ["dimension"]
         "Slots that the last sweep found lost; minted slots are below zero";
+    SHARE_LEVEL: Table Gauge "sluice.share.level" Tokens ["dimension", "share"]
+        "What the line of a share holds; below zero if calls are booked";
+    SHARE_CAPACITY: Table Gauge "sluice.share.capacity" Tokens ["dimension", "share"]
+        "The most that the line of a share holds";
+    SHARE_LENT: Table Counter "sluice.share.lent" Tokens ["dimension", "share"]
+        "Tokens that callers of others took from the line of a share";
     LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
         "Slots in use although nothing was granted or given back for 15 minutes";
     LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]

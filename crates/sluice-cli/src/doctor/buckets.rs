@@ -42,7 +42,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
 }
 
 fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
-    let limit = bucket.limit();
+    let limit = &bucket.whole_limit();
     let reported = bucket.vendor_limit()?;
     limit.lowered_to(reported.limit, reported.window)?;
     let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };

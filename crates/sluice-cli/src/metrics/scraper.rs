@@ -111,6 +111,8 @@ mod tests {
     fn surveyed() -> Survey {
         let rate = Row::rate("openai#tpm", 1_000_000_000, 10).tokens(-5_000_000).anchor(10_000_000_000);
         let rate = rate.number(schema::BLOCKED_UNTIL, "10030.5");
+        // Full, and beside the thousand of the common line.
+        let rate = rate.share("search", (500_000_000, 500_000_000), 5);
         let slots = Row::slots("elevenlabs#concurrent", 3).tokens(0).number(schema::DRIFT, "1");
         let slots = slots.number(schema::DRIFT_SEEN_AT, "9900");
         let load = Row::load("elevenlabs#concurrent").number(schema::PENDING, "2").number(schema::DRAIN_RATE, "0.25");
@@ -138,9 +140,13 @@ mod tests {
     fn every_metric_of_the_table_is_served_and_no_other() {
         let text = text(&surveyed());
         for line in [
-            r#"sluice_bucket_level{dimension="openai#tpm"} -5"#,
+            r#"sluice_bucket_level{dimension="openai#tpm"} 495"#,
+            r#"sluice_share_level{dimension="openai#tpm",share="common"} -5"#,
+            r#"sluice_share_level{dimension="openai#tpm",share="search"} 500"#,
+            r#"sluice_share_capacity{dimension="openai#tpm",share="search"} 500"#,
+            r#"sluice_share_lent_total{dimension="openai#tpm",share="search"} 12"#,
             r#"sluice_bucket_level{dimension="elevenlabs#concurrent"} 0"#,
-            r#"sluice_bucket_capacity{dimension="openai#tpm"} 1000"#,
+            r#"sluice_bucket_capacity{dimension="openai#tpm"} 1500"#,
             r#"sluice_bucket_cool_down_seconds{dimension="openai#tpm"} 30.5"#,
             r#"sluice_bucket_leases{dimension="elevenlabs#concurrent"} 2"#,
             r#"sluice_bucket_leases_overdue{dimension="elevenlabs#concurrent"} 1"#,

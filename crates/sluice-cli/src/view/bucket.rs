@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, Lease, Limit, Load, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, Timestamp};
 
 use super::number::{per_second, seconds, tokens};
 use super::used::UseBounds;
@@ -58,6 +58,27 @@ pub(crate) struct BucketView {
     pub(crate) adopts_limit: bool,
     /// Number of writes so far.
     pub(crate) version: i64,
+    /// Its shares, and the part that no share has; none of a bucket without shares.
+    pub(crate) shares: Vec<ShareView>,
+}
+
+/// One line of a bucket with shares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ShareView {
+    /// `common` is the part that no share has.
+    pub(crate) name: String,
+    pub(crate) capacity: f64,
+    /// Tokens a second.
+    pub(crate) refill_rate: f64,
+    /// Below zero if starts are booked ahead.
+    pub(crate) level: f64,
+    /// What others leave when they borrow.
+    pub(crate) lends_above: f64,
+    pub(crate) is_background: bool,
+    /// Tokens taken of it per second since the previous survey, by whomever; `None` if unknown.
+    pub(crate) used_per_sec: Option<f64>,
+    /// The part of that which callers of others took.
+    pub(crate) lent_per_sec: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -136,10 +157,11 @@ pub(super) struct Before {
 impl BucketView {
     pub(super) fn new(bucket: &Bucket, at: Timestamp, other_rows: OtherRows<'_>) -> Self {
         let OtherRows { mut leases, load, before } = other_rows;
-        let limit = bucket.limit();
+        let limit = &bucket.whole_limit();
+        let shares = ShareView::all(bucket, before.as_ref(), at);
         // For concurrency the level as stored: the reader should see it if there are more free slots than the
         // capacity.
-        let level = if limit.is_concurrent() { bucket.tokens() } else { bucket.level(at) };
+        let level = if limit.is_concurrent() { bucket.tokens() } else { bucket.whole_level(at) };
         let rates = before.map(|before| Rates::between(&before, bucket, load, at)).unwrap_or_default();
         leases.sort_by(|(a, _), (b, _)| (a.ends(), a.created_at(), a.key()).cmp(&(b.ends(), b.created_at(), b.key())));
         let held = leases.iter().fold(Amount::ZERO, |sum, (lease, _)| sum.plus(lease.cost().amount()));
@@ -168,11 +190,49 @@ impl BucketView {
             vendor_limit: vendor_limit(bucket, limit),
             adopts_limit: bucket.adopts_limit(),
             version: bucket.version(),
+            shares,
         }
     }
 
     pub(crate) fn is_concurrent(&self) -> bool {
         self.kind == "concurrent"
+    }
+}
+
+impl ShareView {
+    fn all(bucket: &Bucket, before: Option<&Before>, at: Timestamp) -> Vec<Self> {
+        if !bucket.has_shares() {
+            return Vec::new();
+        }
+        let before = before.filter(|before| before.bucket.split() == bucket.split() && before.at < at);
+        let lines = bucket.every_line();
+        let mut shares: Vec<Self> = lines.iter().map(|line| Self::new(line, before, at)).collect();
+        // The shares first.
+        shares.rotate_left(1);
+        shares
+    }
+
+    fn new(line: &Bucket, before: Option<&Before>, at: Timestamp) -> Self {
+        let seen = before.map(|before| (before, before.bucket.clone().seen_from(line.share())));
+        let each = |(before, amount): (&Before, f64)| amount / at.since(before.at).as_secs_f64();
+        let used = seen.as_ref().and_then(|(before, seen)| {
+            // What a reply of the vendor took is no use.
+            let is_lowered = seen.observed() != line.observed();
+            let used = UseBounds::of_line(seen, before.at, line).filter(|_| !is_lowered)?;
+            Some((*before, used.least))
+        });
+        let lent =
+            seen.as_ref().map(|(before, seen)| (*before, tokens(line.lent().minus(seen.lent()).max(Amount::ZERO))));
+        Self {
+            name: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
+            capacity: tokens(line.limit().capacity()),
+            refill_rate: per_second(line.limit().refill_rate()),
+            level: tokens(line.level(at)),
+            lends_above: tokens(line.lends_above()),
+            is_background: line.is_background(),
+            used_per_sec: used.map(each),
+            lent_per_sec: lent.map(each),
+        }
     }
 }
 

@@ -16,14 +16,22 @@ pub(crate) struct Row {
     name: String,
     numbers: BTreeMap<&'static str, String>,
     kind: &'static str,
+    /// Shares, with the attributes of their lines.
+    shares: Vec<(&'static str, Self)>,
 }
 
 impl schema::Row for Row {
     fn field(&self, name: &str) -> Option<Field<'_>> {
         match name {
             schema::LIMIT_TYPE => Some(Field::Text(self.kind)),
+            schema::SHARES => (!self.shares.is_empty()).then_some(Field::Other),
             _ => self.numbers.get(name).map(|number| Field::Number(number)),
         }
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn schema::Row>)) -> bool {
+        self.shares.iter().for_each(|(share, line)| visit(share, Some(line)));
+        name == schema::SHARES
     }
 }
 
@@ -34,7 +42,7 @@ fn decimal(micros: i64) -> String {
 impl Row {
     /// A full bucket of tokens at the epoch; `capacity` in millionths, `rate` in tokens a second.
     pub(crate) fn rate(name: &str, capacity: i64, rate: i64) -> Self {
-        Self { name: name.into(), numbers: BTreeMap::new(), kind: "tokens" }
+        Self { name: name.into(), numbers: BTreeMap::new(), kind: "tokens", shares: Vec::new() }
             .number(schema::CAPACITY, &decimal(capacity))
             .number(schema::REFILL_RATE, &rate.to_string())
             .number(schema::COST_PER_CALL, "1")
@@ -50,7 +58,21 @@ impl Row {
 
     /// A load row with a sweep's measurement of a bucket.
     pub(crate) fn load(name: &str) -> Self {
-        Self { name: name.into(), numbers: BTreeMap::new(), kind: "" }
+        Self { name: name.into(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() }
+    }
+
+    /// The same bucket with a share of this capacity and level, in millionths, and of this rate, in tokens a second.
+    pub(crate) fn share(mut self, share: &'static str, (capacity, level): (i64, i64), rate: i64) -> Self {
+        let line = Self { name: String::new(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() };
+        let anchor = self.numbers[schema::LAST_REFILL_AT].clone();
+        let line = line
+            .number(schema::LINE_CAPACITY, &decimal(capacity))
+            .number(schema::LINE_RATE, &rate.to_string())
+            .number(schema::LINE_TOKENS, &decimal(level))
+            .number(schema::LINE_ANCHOR, &anchor)
+            .number(schema::LINE_LENT, "12");
+        self.shares.push((share, line));
+        self
     }
 
     pub(crate) fn number(mut self, name: &'static str, value: &str) -> Self {

@@ -24,6 +24,20 @@ impl UseBounds {
     /// more than that can have been taken in addition, and it is at most all that flowed back from the first
     /// reading, at `first_at`, to the new anchor.
     pub(super) fn between(first: &Bucket, first_at: Timestamp, last: &Bucket) -> Option<Self> {
+        if first.split() != last.split() {
+            return None;
+        }
+        // If replies of the vendor lowered the level, no call of ours took that amount.
+        let observed = tokens(last.observed().minus(first.observed()));
+        let lines = first.every_line().into_iter().zip(last.every_line());
+        let used: Option<Vec<Self>> = lines.map(|(first, last)| Self::of_line(&first, first_at, &last)).collect();
+        let sum = |sum: Self, one: Self| Self { least: sum.least + one.least, most: sum.most + one.most };
+        let used = used?.into_iter().fold(Self { least: 0.0, most: 0.0 }, sum);
+        Some(Self { least: (used.least - observed).max(0.0), most: (used.most - observed).max(0.0) })
+    }
+
+    /// The same for one line of a bucket: what it lost, whoever lowered it.
+    pub(super) fn of_line(first: &Bucket, first_at: Timestamp, last: &Bucket) -> Option<Self> {
         let exactly = |amount: Amount| {
             let least = tokens(amount.max(Amount::ZERO));
             Self { least, most: least }
@@ -39,9 +53,7 @@ impl UseBounds {
         }
         let has_moved = first.anchor() != last.anchor();
         let expected = if has_moved { first.level(last.anchor()) } else { first.tokens() };
-        // If replies of the vendor lowered the level, no call of ours took that amount.
-        let observed = last.observed().minus(first.observed());
-        let lost = exactly(expected.minus(last.tokens()).minus(observed));
+        let lost = exactly(expected.minus(last.tokens()));
         if !has_moved || expected < first.limit().capacity() {
             return Some(lost);
         }

@@ -9,7 +9,7 @@ use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::lines::lines;
 use super::list::{remarks, used};
 use super::words::{self, amount, count, cut, id, rate, relative, span};
-use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
+use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, ShareView, View};
 
 /// The time span of the chart: as much as is known, within these bounds.
 const CHART_SECS: std::ops::RangeInclusive<f64> = 60.0..=300.0;
@@ -117,6 +117,9 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
     if let Some(until) = bucket.cooling_until.filter(|until| *until > now) {
         fact("cool-down", format!("ends {}; nothing is granted before", relative(until, now)), bad);
     }
+    for share in &bucket.shares {
+        fact("share", share_text(share), if share.level <= 0.0 { scarce } else { plain });
+    }
     if let Some(drift) = bucket.drift {
         let what = if drift < 0.0 { "too many" } else { "lost" };
         let then = "corrected if the next sweep finds it too";
@@ -144,6 +147,15 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
         facts.insert(0, Line::default());
     }
     facts
+}
+
+fn share_text(share: &ShareView) -> String {
+    let background = if share.is_background { ", background" } else { "" };
+    let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
+    let lent = share.lent_per_sec.filter(|lent| *lent > 0.0);
+    let lent = lent.map_or_else(String::new, |lent| format!(", lent/s {}", rate(lent)));
+    let (level, capacity) = (amount(share.level), amount(share.capacity));
+    format!("{}: {level} of {capacity}, {} a second{used}{lent}{background}", share.name, rate(share.refill_rate))
 }
 
 fn measured(load: &LoadView, now: f64) -> String {

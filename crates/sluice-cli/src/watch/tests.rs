@@ -256,6 +256,21 @@ fn a_table_without_buckets_says_what_to_do() {
     assert!(frame(&screen(), &view, 80, 24).contains("sluice buckets apply FILE"));
 }
 
+#[test]
+fn an_opened_bucket_shows_its_shares() {
+    let mut view = View::new("table");
+    for (ago, level) in [(10, 20_000_000), (0, -3_000_000)] {
+        let row = requests("openai#rpm", 20, 20).share("search", (50_000_000, level), 1).writes(20 - ago);
+        let survey = survey(NOW_SECS - u32::try_from(ago).unwrap(), &[row], vec![], &[]);
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    }
+    let screen = Screen { page: Page::Bucket("openai#rpm".into()), ..screen() };
+    let shown = frame(&screen, &view, 80, 24);
+    assert!(shown.contains("17 of 70"), "the bucket as a whole\n{shown}");
+    assert!(shown.contains("search: -3 of 50, 1 a second, used/s 2.3"), "{shown}");
+    assert!(shown.contains("common: 20 of 20, 10 a second, used/s 0"), "{shown}");
+}
+
 /// However small the terminal is, and whatever page is on it.
 #[test]
 fn no_size_of_a_terminal_is_too_small() {

@@ -14,8 +14,8 @@ use crate::limit::Limit;
 use crate::line::Line;
 use crate::rate::Rate;
 use crate::schema::{
-    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR, LINE_LOTS, LINE_RATE,
-    LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
+    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR, LINE_LENT, LINE_LOTS,
+    LINE_RATE, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
 };
 use crate::share::ShareName;
 use crate::timestamp::Timestamp;
@@ -31,6 +31,8 @@ pub(crate) struct LineRead {
     pub(crate) lots: i64,
     pub(crate) returned: Amount,
     pub(crate) repaired_at: Option<Timestamp>,
+    /// Tokens lent to callers of other lines so far.
+    pub(crate) lent: Amount,
 }
 
 /// A share as it was read.
@@ -143,7 +145,7 @@ impl Bucket {
             return self;
         }
         let Some(line) = lines.line(share).cloned() else { return self };
-        let LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at } = line;
+        let LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent: _ } = line;
         let (tokens, share) = (tokens.get(), share.cloned());
         Self { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, share, ..self }
     }
@@ -162,6 +164,13 @@ impl Bucket {
         let Some(lines) = &self.lines else { return self.limit.capacity() };
         let stated = self.share().and_then(|name| lines.share(name.as_str())).and_then(|share| share.floor);
         stated.unwrap_or_else(|| lines.line(self.share()).map_or(Amount::ZERO, LineRead::default_floor))
+    }
+
+    /// What the line has lent to callers of other lines so far, monotone.
+    #[must_use]
+    pub fn lent(&self) -> Amount {
+        let lines = self.lines.as_ref();
+        lines.and_then(|lines| lines.line(self.share())).map_or(Amount::ZERO, |line| line.lent)
     }
 
     /// Whether the share that the bucket is seen from is for background work.
@@ -257,6 +266,11 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
             lots: optional(LINE_LOTS)?.unwrap_or(0),
             returned: returned.map_or(Amount::ZERO, |sum| sum.get()),
             repaired_at: repaired_at.transpose()?.map(|at| at.get()),
+            lent: entry
+                .field(LINE_LENT)
+                .map(|_| schema::amount(entry, LINE_LENT))
+                .transpose()?
+                .map_or(Amount::ZERO, |sum| sum.get()),
         };
         let is_background = optional(LINE_BACKGROUND)? == Some(1);
         Ok(Share { name: name.clone(), line, floor: floor.map(|floor| floor.get()), is_background })

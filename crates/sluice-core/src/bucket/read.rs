@@ -15,8 +15,8 @@ use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
-    COUNTED, LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row,
-    RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED,
+    Row, RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -44,7 +44,8 @@ impl Bucket {
             None
         } else {
             let (capacity, rate, tokens, anchor) = (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
-            read_lines(row, LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at })?
+            let lent = schema::optional(row, LENT, || schema::amount(row, LENT))?.map_or(Amount::ZERO, |sum| sum.get());
+            read_lines(row, LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent })?
         };
         Ok(Self {
             dimension: dimension.clone(),

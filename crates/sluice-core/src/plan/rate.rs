@@ -25,7 +25,7 @@ use crate::bucket::Bucket;
 use crate::line::Line;
 use crate::plan::claim::{Claim, judge};
 use crate::plan::{FutureAnchor, Plan, Refusal, Take};
-use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, TOKENS, VERSION};
+use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LENT, LOTS, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
 
@@ -42,10 +42,11 @@ const LARGEST_BOOKING: (u32, u32) = (1, 4);
 /// The most that a contended full write leaves below the brim, as a share of the capacity.
 const HEADROOM_SHARE: (u32, u32) = (1, 4);
 
-/// A write that takes tokens for its callers alone, or that also counts a lot.
+/// A write that takes tokens for its callers alone, that also counts a lot, or that counts what is lent.
 struct Taking {
     alone: Statement,
     with_lot: Statement,
+    lent: Statement,
 }
 
 macro_rules! taking {
@@ -56,6 +57,11 @@ macro_rules! taking {
                 concat!($update, ", #lots = if_not_exists(#lots, :0) + :1"),
                 $condition,
                 &[TOKENS, LAST_REFILL_AT, VERSION, BLOCKED_UNTIL, LOTS],
+            ),
+            lent: Statement::fixed(
+                concat!($update, ", #lent = if_not_exists(#lent, :0) + :lent"),
+                $condition,
+                &[TOKENS, LAST_REFILL_AT, VERSION, BLOCKED_UNTIL, LENT],
             ),
         }
     };
@@ -96,6 +102,15 @@ pub(super) enum LotCount {
     Rises,
 }
 
+/// Who takes from a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taker {
+    /// Callers of its own.
+    Own,
+    /// Callers of another line, who leave this much.
+    Borrower { leaves: Amount },
+}
+
 /// Whether a write leaves the anchor where it is, if the anchor's age allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
@@ -127,22 +142,21 @@ pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
     headroom: Duration,
     future_anchor: FutureAnchor,
-    /// What a borrower leaves; zero for the line's own callers.
-    floor: Amount,
+    taker: Taker,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, floor: Amount::ZERO }
+        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, taker: Taker::Own }
     }
 
     /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or not at
     /// all, and `floor` stays.
     #[must_use]
     pub const fn borrowing((lender, floor): &'a (Bucket, Amount)) -> Self {
-        Self { floor: *floor, ..Self::new(lender) }
+        Self { taker: Taker::Borrower { leaves: *floor }, ..Self::new(lender) }
     }
 
     /// Plans from `bucket` at `now`. If the anchor lies further in the future than the errors of clocks
@@ -178,7 +192,7 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor), take.now);
+        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor()), take.now);
         match self.with_next_repair(answer, take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
@@ -189,7 +203,7 @@ impl<'a> RatePlanner<'a> {
     /// Why `claim` would have to wait if it were the only one.
     #[must_use]
     pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
-        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount().plus(self.floor), now);
+        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount().plus(self.floor()), now);
         match self.with_next_repair(answer, now) {
             Plan::Refuse(refusal) => Some(refusal),
             _ => None,
@@ -209,7 +223,7 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn probe(self, take: Take) -> Planned {
         let ahead = self.flowing_in(take.now, take.patience);
-        let lowest = take.cost.amount().plus(self.floor).minus(self.accrued(take.now)).minus(ahead);
+        let lowest = take.cost.amount().plus(self.floor()).minus(self.accrued(take.now)).minus(ahead);
         let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
         self.write(take.now, take.cost.amount(), lowest, LotCount::Stays, anchor)
     }
@@ -233,8 +247,12 @@ impl<'a> RatePlanner<'a> {
         self.bucket
     }
 
+    /// What the takers leave: nothing, unless they borrow.
     pub(super) const fn floor(self) -> Amount {
-        self.floor
+        match self.taker {
+            Taker::Own => Amount::ZERO,
+            Taker::Borrower { leaves } => leaves,
+        }
     }
 
     /// Whether an anchor that lies too far in the future of `now` is to be repaired.
@@ -285,10 +303,10 @@ impl<'a> RatePlanner<'a> {
             let step = self.accrued(at).minus(total);
             values.extend([(":step", Operand::number(step)), (":anchor", Operand::number(at))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
-            self.planned(&REANCHOR, lot_count, values, Form::Reanchor, after)
+            self.planned(&REANCHOR, (total, lot_count), values, Form::Reanchor, after)
         } else {
             values.push((":cost", Operand::number(total)));
-            self.planned(&SPEND, lot_count, values, Form::Spend, self.bucket.less(total))
+            self.planned(&SPEND, (total, lot_count), values, Form::Spend, self.bucket.less(total))
         }
     }
 
@@ -310,20 +328,24 @@ impl<'a> RatePlanner<'a> {
             (":now", Operand::number(now)),
             (":brim", Operand::number(brim)),
         ];
-        self.planned(&FULL, lot_count, values, Form::Full, self.bucket.moved(left, at))
+        self.planned(&FULL, (total, lot_count), values, Form::Full, self.bucket.moved(left, at))
     }
 
     fn planned(
         self,
         taking: &'static Taking,
-        lot_count: LotCount,
+        (total, lot_count): (Amount, LotCount),
         mut values: Values,
         form: Form,
         after: Bucket,
     ) -> Planned {
-        let (statement, after) = match lot_count {
-            LotCount::Stays => (&taking.alone, after),
-            LotCount::Rises => {
+        let (statement, after) = match (lot_count, self.taker) {
+            (LotCount::Stays, Taker::Own) => (&taking.alone, after),
+            (LotCount::Stays, Taker::Borrower { .. }) => {
+                values.extend([(":0", Operand::number(0)), (":lent", Operand::number(total))]);
+                (&taking.lent, after)
+            }
+            (LotCount::Rises, _) => {
                 values.push((":0", Operand::number(0)));
                 (&taking.with_lot, after.with_lot())
             }
@@ -336,7 +358,7 @@ impl<'a> RatePlanner<'a> {
         let (part, of) = HEADROOM_SHARE;
         let room = limit.refill_rate().accrued_floor(self.headroom).min(limit.capacity().fraction(part, of));
         // Never so much that a grant of this write would start later than now.
-        room.min(limit.capacity().minus(total).minus(self.floor)).max(Amount::ZERO)
+        room.min(limit.capacity().minus(total).minus(self.floor())).max(Amount::ZERO)
     }
 
     pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {

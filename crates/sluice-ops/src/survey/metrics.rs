@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::metrics::SharedString;
-use sluice_core::{Amount, Bucket, Dimension, Timestamp};
+use sluice_core::{Amount, Bucket, COMMON, Dimension, Timestamp};
 
 use sluice_table::metric as names;
 
@@ -78,8 +78,11 @@ fn label(dimension: &Dimension) -> SharedString {
 
 fn publish_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
     let dimension = bucket.dimension();
-    names::BUCKET_LEVEL.gauge([label(dimension)]).set(number(bucket.level(at)));
-    names::BUCKET_CAPACITY.gauge([label(dimension)]).set(number(bucket.limit().capacity()));
+    names::BUCKET_LEVEL.gauge([label(dimension)]).set(number(bucket.whole_level(at)));
+    names::BUCKET_CAPACITY.gauge([label(dimension)]).set(number(bucket.whole_limit().capacity()));
+    if bucket.has_shares() {
+        bucket.every_line().iter().for_each(|line| publish_line(line, at));
+    }
     let cool_down = bucket.blocked_until().map_or(Duration::ZERO, |until| until.since(at));
     names::BUCKET_COOL_DOWN.gauge([label(dimension)]).set(cool_down);
     let (all, overdue) = leases.get(dimension).copied().unwrap_or_default();
@@ -89,6 +92,16 @@ fn publish_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
         let drift = bucket.noted_drift().unwrap_or(Amount::ZERO);
         names::BUCKET_DRIFT.gauge([label(dimension)]).set(number(drift));
     }
+}
+
+/// Reports one line of a bucket with shares.
+fn publish_line(line: &Bucket, at: Timestamp) {
+    let share = line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string);
+    let labels = || [label(line.dimension()), SharedString::from_owned(share.clone())];
+    names::SHARE_LEVEL.gauge(labels()).set(number(line.level(at)));
+    names::SHARE_CAPACITY.gauge(labels()).set(number(line.limit().capacity()));
+    let lent = u64::try_from(line.lent().micros() / 1_000_000).unwrap_or(0);
+    names::SHARE_LENT.counter(labels()).absolute(lent);
 }
 
 fn publish_load(row: &LoadRow, at: Timestamp) {

@@ -28,6 +28,7 @@ use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{lending, prefetch, round};
+use crate::telemetry;
 
 pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
 type TokenWaiter = Waiter<TokenAsk, LaneAnswer>;
@@ -308,6 +309,9 @@ impl TokenBatch<'_> {
                 continue;
             };
             let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
+            if let Some(lender) = &lender {
+                telemetry::borrowed(self.entry.label(), self.entry.share.as_ref(), lender.share.as_ref());
+            }
             let part = match &lender {
                 None => Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None),
                 Some(lender) => Part::borrowed(lender, self.entry, receipt, sent.now),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_util::debugging::DebugValue;
+use sluice_core::{DeclaredShare, Split};
 use sluice_ops::SweepOptions;
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Mode, OnUnavailable, Outcome, Redeemed, Reply, Request, TokenEstimator};
@@ -12,7 +13,7 @@ use sluice_testkit::{Fault, Operation};
 
 use super::idle::put_load;
 use super::{Listening, Recorded, counted, value};
-use crate::world::{World, refusal, settle, take};
+use crate::world::{World, dimension, refusal, requests, settle, take};
 
 const RPM: &str = "openai#rpm";
 const TPM: &str = "openai#tpm";
@@ -26,6 +27,11 @@ async fn world() -> World {
     world.rate("cohere#rpm", 10, 60).await;
     world.slots(SLOTS, 1).await;
     put_load(&world, SLOTS, "1", "0.5").await;
+    // Two requests for search, eight for all others.
+    let search =
+        DeclaredShare { name: "search".parse().unwrap(), part: "0.2".parse().unwrap(), floor: None, background: false };
+    let split = Split::new(requests(10, 60), &[search]).unwrap();
+    world.client().ops().apply_split(&dimension("mistral#rpm"), &split).await.unwrap();
     world
 }
 
@@ -40,6 +46,9 @@ async fn acquire(world: &World) {
         let _ = take(&client, RPM).await;
     }
     refusal(&client, RPM).await;
+    for _ in 0..3 {
+        let _ = take(&client, Request::from("mistral#rpm").share("search")).await;
+    }
     client.acquire("openai#missing").await.unwrap_err();
     let _ = take(&client, Request::from("cohere#rpm").cost("cohere#rpm", 9)).await;
     let trying = world.client_with(|settings| settings.mode(Mode::Shadow));

@@ -31,6 +31,7 @@ fn bucket(kind: &'static str, limit: f64) -> BucketView {
         drift: None,
         vendor_limit: None,
         adopts_limit: false,
+        shares: Vec::new(),
         version: 1,
     }
 }
