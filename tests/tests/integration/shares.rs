@@ -142,7 +142,7 @@ async fn a_call_must_fit_its_own_share() {
     let error = client.acquire(of("batch").cost(RPM, 21)).await.unwrap_err();
     assert!(matches!(error, AcquireError::NeverSatisfiable { capacity, .. } if capacity == Amount::from_tokens(20)));
     let text = error.to_string();
-    assert!(text.contains("20"), "{text}");
+    assert!(text.contains("never grant 21 to the share batch: the share holds 20; lower the cost"), "{text}");
     let error = client.acquire(of("two words")).await.unwrap_err().to_string();
     assert!(error.contains("two words") && error.contains("checkout/batch"), "{error}");
 }

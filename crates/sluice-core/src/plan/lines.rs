@@ -232,43 +232,48 @@ fn lowering(lines: &Lines, amount: Amount, since: Since, now: Timestamp) -> Word
 
 /// The lines of a bucket as a rewrite leaves them.
 pub(super) struct Rewrite<'a> {
-    /// The limit and level of the common line, if it changes.
-    pub(super) common: Option<(Limit, Amount)>,
-    /// Shares that change or come, with their levels.
-    pub(super) shares: Vec<(&'a ShareLimit, Amount)>,
+    /// The limit of the common line, if it changes, and where it stands.
+    pub(super) common: Option<(Limit, At)>,
+    /// Shares that change or come, and where they stand.
+    pub(super) shares: Vec<(&'a ShareLimit, At)>,
     /// Shares that go.
     pub(super) removed: Vec<&'a ShareName>,
 }
 
-/// When a rewrite takes effect: after each line that it changes.
-pub(super) fn effect(bucket: &Bucket, now: Timestamp) -> Timestamp {
-    let anchors = bucket.lines().into_iter().flat_map(Lines::iter).map(|(_, line)| line.anchor.get());
-    let last = anchors.fold(bucket.anchor(), Timestamp::max);
-    now.max(last.after(Duration::from_micros(1)))
+/// A level, and the anchor at which the line has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) level: Amount,
+    pub(super) anchor: Timestamp,
+}
+
+/// When a rewrite of lines with these anchors takes effect: after each of them, so that no write that was planned
+/// before passes after it. A line that keeps what it has goes by its own anchor alone: another's may lie in the future.
+pub(super) fn effect(anchors: impl IntoIterator<Item = Timestamp>, now: Timestamp) -> Timestamp {
+    anchors.into_iter().fold(now, |at, anchor| at.max(anchor.after(Duration::from_micros(1))))
 }
 
 impl Rewrite<'_> {
-    /// The write. `bucket` is seen from its common line. Each line that changes gets the anchor `at`, so that no
-    /// write that was planned before, and no return, passes after it.
+    /// The write. `bucket` is seen from its common line.
     ///
     /// Interleavings that the condition stops:
     /// - `version`: anything was written since the reading. (A cool-down leaves the version, and concerns no line.)
     /// - `last_refill_at`: the bucket was recreated, and counts its writes from the start again.
-    pub(super) fn update(&self, bucket: &Bucket, at: Timestamp) -> Update {
+    pub(super) fn update(&self, bucket: &Bucket) -> Update {
         let mut wording = Wording::default();
         wording.attribute(LAST_REFILL_AT);
         wording.number(":read_version", bucket.version());
         wording.number(":read_anchor", bucket.anchor_as_read());
         wording.asks(&["#version = :read_version AND #last_refill_at = :read_anchor"]);
-        if let Some((limit, level)) = &self.common {
+        if let Some((limit, at)) = &self.common {
             let (number, _) = wording.line(None);
             let [tokens, anchor, ..] = OF_LINE[number];
             let [capacity, rate, ..] = REWRITTEN[number];
             [TOKENS, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE]
                 .into_iter()
                 .for_each(|name| wording.attribute(name));
-            wording.number(tokens, level);
-            wording.number(anchor, at);
+            wording.number(tokens, at.level);
+            wording.number(anchor, at.anchor);
             wording.number(capacity, limit.capacity());
             wording.number(rate, limit.refill_rate());
             wording.number(":cost_per_call", limit.cost_per_call());
@@ -277,17 +282,16 @@ impl Rewrite<'_> {
             wording.set(&["#capacity = ", capacity, ", #refill_rate = ", rate]);
             wording.set(&["#cost_per_call = :cost_per_call, #limit_type = :limit_type"]);
         }
-        self.shares(bucket, at, &mut wording);
+        self.shares(bucket, &mut wording);
         wording.update(bucket)
     }
 
-    fn shares(&self, bucket: &Bucket, at: Timestamp, wording: &mut Wording) {
+    fn shares(&self, bucket: &Bucket, wording: &mut Wording) {
         let before = bucket.lines();
         let Some(before) = before else {
             if !self.shares.is_empty() {
-                let line = |(share, level): &(&ShareLimit, Amount)| {
-                    (Cow::Owned(share.name.to_string()), whole_line(share, *level, at))
-                };
+                let line =
+                    |(share, at): &(&ShareLimit, At)| (Cow::Owned(share.name.to_string()), whole_line(share, *at));
                 wording.attribute(SHARES);
                 wording.values.push((":shares", Operand::Map(self.shares.iter().map(line).collect())));
                 wording.set(&["#shares = :shares"]);
@@ -299,18 +303,18 @@ impl Rewrite<'_> {
             wording.remove(&["#shares"]);
             return;
         }
-        for (share, level) in &self.shares {
+        for (share, at) in &self.shares {
             let (number, path) = wording.line(Some(&share.name));
             let [tokens_value, anchor_value, ..] = OF_LINE[number];
             let [capacity, rate, floor, line] = REWRITTEN[number];
             if before.share(share.name.as_str()).is_none() {
-                wording.values.push((line, whole_line(share, *level, at)));
+                wording.values.push((line, whole_line(share, *at)));
                 wording.set(&[path.trim_end_matches('.'), " = ", line]);
                 continue;
             }
             let (tokens, anchor) = wording.tokens_and_anchor(Some(&share.name), &path);
-            wording.number(tokens_value, level);
-            wording.number(anchor_value, at);
+            wording.number(tokens_value, at.level);
+            wording.number(anchor_value, at.anchor);
             wording.number(capacity, share.limit.capacity());
             wording.number(rate, share.limit.refill_rate());
             wording.set(&[&tokens, " = ", tokens_value, ", ", &anchor, " = ", anchor_value]);
@@ -339,10 +343,10 @@ impl Rewrite<'_> {
 }
 
 /// A share's line as a new entry of the row.
-pub(super) fn whole_line(share: &ShareLimit, level: Amount, at: Timestamp) -> Operand {
+pub(super) fn whole_line(share: &ShareLimit, at: At) -> Operand {
     let mut line = alloc::vec![
-        (Cow::Borrowed(LINE_TOKENS), Operand::number(level)),
-        (Cow::Borrowed(LINE_ANCHOR), Operand::number(at)),
+        (Cow::Borrowed(LINE_TOKENS), Operand::number(at.level)),
+        (Cow::Borrowed(LINE_ANCHOR), Operand::number(at.anchor)),
         (Cow::Borrowed(LINE_CAPACITY), Operand::number(share.limit.capacity())),
         (Cow::Borrowed(LINE_RATE), Operand::number(share.limit.refill_rate())),
     ];

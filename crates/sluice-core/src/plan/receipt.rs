@@ -215,7 +215,9 @@ impl RateReceipt {
     /// Whether `bucket`, as some reply showed it, is on the line of this grant, so that a return may rely on
     /// it.
     pub(super) fn is_on_line(&self, bucket: &Bucket) -> bool {
-        bucket.anchor() == self.after.anchor() && bucket.lots() == self.after.lots()
+        bucket.share() == self.after.share()
+            && bucket.anchor() == self.after.anchor()
+            && bucket.lots() == self.after.lots()
     }
 
     /// The number of the write that took the tokens, among all writes of the bucket.

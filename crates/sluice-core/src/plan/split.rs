@@ -8,7 +8,7 @@ use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use super::change::Change;
-use super::lines::{Rewrite, effect, whole_line};
+use super::lines::{At, Rewrite, effect, whole_line};
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::bucket::lines::{LineRead, Share};
@@ -49,7 +49,8 @@ impl Bucket {
         let Put { mut item, statement } = Self::full(self.dimension().clone(), *split.common(), self.anchor()).create();
         if !split.shares().is_empty() {
             let line = |share: &ShareLimit| {
-                (Cow::Owned(share.name.to_string()), whole_line(share, share.limit.capacity(), self.anchor()))
+                let at = At { level: share.limit.capacity(), anchor: self.anchor() };
+                (Cow::Owned(share.name.to_string()), whole_line(share, at))
             };
             item.push((SHARES, Operand::Map(split.shares().iter().map(line).collect())));
         }
@@ -77,27 +78,32 @@ impl Change {
             let (from, to) = (from.limit_type(), to.whole().limit_type());
             return Err(InvalidLimit::KindChange { from, to });
         }
-        let at = effect(bucket, now);
         let before: &[Share] = bucket.lines().map_or(&[], |lines| &lines.shares);
         let find = |name| before.iter().find(|share| share.name == name);
         let removed: Vec<&Share> =
             before.iter().filter(|share| to.shares().iter().all(|wanted| wanted.name != share.name)).collect();
         let (new, kept): (Vec<_>, Vec<_>) = to.shares().iter().partition(|wanted| find(wanted.name.clone()).is_none());
+        let anchors = removed.iter().map(|share| share.line.anchor.get());
+        let at = effect(anchors.chain([bucket.anchor()]), now);
         let level = |line: &LineRead| line.level(at);
+        let is_same = removed.is_empty() && new.is_empty() && from == to.common();
         // What the common line has, and what comes back from shares that go.
         let pool = removed.iter().map(|share| level(&share.line)).fold(bucket.level(at), Amount::plus);
         let sum = new.iter().fold(to.common().capacity(), |sum, share| sum.plus(share.limit.capacity()));
         let of_pool = |limit: &Limit| pool.scaled(limit.capacity(), sum).min(limit.capacity());
-        let mut shares: Vec<(&ShareLimit, Amount)> = new.iter().map(|share| (*share, of_pool(&share.limit))).collect();
-        let given = shares.iter().fold(Amount::ZERO, |sum, (_, level)| sum.plus(*level));
+        let come = |share: &'_ ShareLimit| At { level: of_pool(&share.limit), anchor: at };
+        let mut shares: Vec<(&ShareLimit, At)> = new.into_iter().map(|share| (share, come(share))).collect();
+        let given = shares.iter().fold(Amount::ZERO, |sum, (_, at)| sum.plus(at.level));
         for wanted in kept {
             let Some(share) = find(wanted.name.clone()).filter(|share| !is_as(share, wanted)) else { continue };
-            shares.push((wanted, level(&share.line).min(wanted.limit.capacity())));
+            let anchor = effect([share.line.anchor.get()], now);
+            let level = share.line.level(anchor).min(wanted.limit.capacity());
+            shares.push((wanted, At { level, anchor }));
         }
-        let is_same = removed.is_empty() && new.is_empty() && from == to.common();
-        let common = (!is_same).then(|| (*to.common(), pool.minus(given).min(to.common().capacity())));
+        let rest = At { level: pool.minus(given).min(to.common().capacity()), anchor: at };
+        let common = (!is_same).then_some((*to.common(), rest));
         let removed = removed.into_iter().map(|share| &share.name).collect();
-        Ok(Rewrite { common, shares, removed }.update(bucket, at))
+        Ok(Rewrite { common, shares, removed }.update(bucket))
     }
 
     /// The write that sets the levels of a bucket with shares at `now`, to `level` together: each line in proportion
@@ -105,11 +111,15 @@ impl Change {
     #[must_use]
     pub fn refill_lines(bucket: &Bucket, level: Amount, now: Timestamp) -> Update {
         let bucket = &bucket.clone().seen_from(None);
-        let (split, at) = (bucket.split(), effect(bucket, now));
+        let split = bucket.split();
+        let anchors = bucket.every_line().into_iter().map(|line| line.anchor());
+        let anchor = effect(anchors, now);
         let whole = split.whole().capacity();
         let part = |limit: &Limit| limit.capacity().scaled(level, whole);
-        let shares: Vec<_> = split.shares().iter().map(|share| (share, part(&share.limit))).collect();
-        let rest = shares.iter().fold(level, |rest, (_, part)| rest.minus(*part));
-        Rewrite { common: Some((*split.common(), rest)), shares, removed: Vec::new() }.update(bucket, at)
+        let stands = |share: &ShareLimit| At { level: part(&share.limit), anchor };
+        let shares: Vec<(&ShareLimit, At)> = split.shares().iter().map(|share| (share, stands(share))).collect();
+        let level = shares.iter().fold(level, |rest, (_, at)| rest.minus(at.level));
+        let common = Some((*split.common(), At { level, anchor }));
+        Rewrite { common, shares, removed: Vec::new() }.update(bucket)
     }
 }

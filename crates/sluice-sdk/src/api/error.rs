@@ -1,4 +1,4 @@
-use sluice_core::{Amount, Cost, Dimension, RowError};
+use sluice_core::{Amount, Cost, Dimension, RowError, ShareName};
 use sluice_table::StoreError;
 
 use crate::api::request::RequestError;
@@ -21,14 +21,16 @@ pub enum AcquireError {
         table: String,
     },
     /// No wait will ever suffice: the call costs more than the capacity of the bucket.
-    #[error("{dimension} can never grant {cost}: its capacity is {capacity}; lower the cost, or raise the capacity")]
+    #[error("{dimension} can never grant {cost}{}: {}", of_share(share.as_ref()), why(*capacity, share.as_ref()))]
     NeverSatisfiable {
         /// The dimension.
         dimension: Dimension,
         /// What the call takes.
         cost: Cost,
-        /// The capacity of the bucket.
+        /// The capacity of the bucket, or of the share's line in it.
         capacity: Amount,
+        /// The share that pays, if the bucket has it.
+        share: Option<ShareName>,
     },
     /// The bucket has more slots than its row has room for leases.
     #[error(
@@ -61,6 +63,17 @@ pub enum AcquireError {
     /// The table did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn of_share(share: Option<&ShareName>) -> String {
+    share.map_or_else(String::new, |share| format!(" to the share {share}"))
+}
+
+fn why(capacity: Amount, share: Option<&ShareName>) -> String {
+    match share {
+        None => format!("its capacity is {capacity}; lower the cost, or raise the capacity"),
+        Some(_) => format!("the share holds {capacity}; lower the cost, or raise the share's part or the capacity"),
+    }
 }
 
 impl AcquireError {

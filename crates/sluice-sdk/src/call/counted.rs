@@ -99,7 +99,7 @@ pub(crate) fn slot_timed_out(inner: &Inner, dimensions: &[Dimension]) {
 
 /// Passes the bucket of `dimension` to `then`, if this process has met the bucket.
 fn with_entry(inner: &Inner, dimension: &Dimension, then: impl FnOnce(&Entry)) {
-    if let Some(entry) = inner.known_entry(dimension.as_str(), None) {
+    if let Some(entry) = inner.any_entry(dimension) {
         then(&entry);
     }
 }

@@ -138,6 +138,11 @@ impl Entry {
         self.wake_rows();
     }
 
+    /// The share whose line the bucket is seen from, as far as it is known to have one.
+    pub(crate) fn line(&self) -> Option<ShareName> {
+        self.reading().and_then(|reading| reading.bucket.share().cloned())
+    }
+
     /// Whether another caller may have left a start.
     pub(crate) fn has_abandoned(&self) -> bool {
         self.abandoned.get().is_some_and(|abandoned| !abandoned.lock().is_empty())

@@ -89,6 +89,11 @@ impl Inner {
         self.cache.get(dimension, share.filter(|share| *share != COMMON))
     }
 
+    /// The bucket as any share sees it that this process has met.
+    pub(crate) fn any_entry(&self, dimension: &Dimension) -> Option<Arc<Entry>> {
+        self.known_entry(dimension.as_str(), None).or_else(|| self.cache.entries_of(dimension).into_iter().next())
+    }
+
     /// All that this process knows of a bucket: as each share sees it, the client's own first.
     pub(crate) fn entries_of(&self, dimension: &Dimension) -> Vec<Arc<Entry>> {
         let own = self.entry(dimension);

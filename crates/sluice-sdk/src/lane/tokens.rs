@@ -277,7 +277,8 @@ impl TokenBatch<'_> {
         let dimension = &self.entry.dimension;
         match answer {
             Plan::NeverSatisfiable { capacity } => {
-                Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity })
+                let share = self.entry.line();
+                Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
             Plan::Refuse(refusal) => Ok(Taken::Refused(refused(dimension, refusal))),
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),

@@ -215,7 +215,7 @@ impl InlineBatch<'_> {
                 InlineAnswer::NeverSatisfiable { capacity } => {
                     let InlineAsk::Take { cost, .. } = &waiter.ask else { continue };
                     let (dimension, cost) = (self.entry.dimension.clone(), *cost);
-                    let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity };
+                    let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity, share: None };
                     waiter.answer(InlineOutcome::Taken(Err(error)));
                 }
                 _ => waiters[*at] = Some(waiter),

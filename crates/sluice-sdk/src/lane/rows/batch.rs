@@ -208,7 +208,7 @@ impl RowBatch<'_> {
         self.entries.iter().zip(refusals).zip(&ask.costs).find_map(|((entry, plan), cost)| match plan {
             Plan::NeverSatisfiable { capacity } => {
                 let (dimension, cost, capacity) = (entry.dimension.clone(), *cost, *capacity);
-                Some(AcquireError::NeverSatisfiable { dimension, cost, capacity })
+                Some(AcquireError::NeverSatisfiable { dimension, cost, capacity, share: entry.line() })
             }
             _ => None,
         })
