@@ -150,11 +150,7 @@ impl Wording {
 
 /// The parts of `amount` that lower each line with a level above zero: in proportion to the levels, which are at
 /// least `amount` together. Lines without a level stay.
-fn parts_of<'a>(
-    lines: &'a Lines,
-    amount: Amount,
-    now: Timestamp,
-) -> Vec<(Option<&'a ShareName>, &'a LineRead, Amount)> {
+fn parts_of(lines: &Lines, amount: Amount, now: Timestamp) -> Vec<(Option<&ShareName>, &LineRead, Amount)> {
     let level = |line: &LineRead| line.level(now).max(Amount::ZERO);
     let sum = lines.iter().map(|(_, line)| level(line)).fold(Amount::ZERO, Amount::plus);
     if sum == Amount::ZERO {
@@ -179,7 +175,6 @@ fn parts_of<'a>(
 /// - The share was removed: there is no anchor to compare.
 /// - With [`Since::Nothing`]: others took since the reading.
 ///
-/// `more` adds what the row states beside its lines.
 pub(super) fn lower_lines(bucket: &Bucket, lines: &Lines, amount: Amount, since: Since, now: Timestamp) -> Update {
     lowering(lines, amount, since, now).update(bucket)
 }

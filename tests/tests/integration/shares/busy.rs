@@ -124,8 +124,10 @@ async fn demand(
         let mut next = end;
         end += phase;
         asked.push(0);
-        while *factor > 0.0 {
-            next += Duration::from_secs_f64(-(1.0 - fastrand::f64()).ln() / (factor * product.part * ALLOWED));
+        let every = factor * product.part * ALLOWED;
+        let pause = || if every > 0.0 { Duration::from_secs_f64(-(1.0 - fastrand::f64()).ln() / every) } else { phase };
+        loop {
+            next += pause();
             if next >= end {
                 break;
             }
