@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{InvalidLimit, Limit};
 use crate::amount::{Amount, Cost};
-use crate::plan::Factor;
+use crate::factor::Factor;
 use crate::rate::Rate;
 use crate::share::ShareName;
 

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use crate::amount::Amount;
-use crate::plan::Factor;
+use crate::factor::Factor;
 use crate::plan::lines::{Since, lower_lines};
 use crate::plan::rate::RatePlanner;
 use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};

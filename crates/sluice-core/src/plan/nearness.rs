@@ -2,7 +2,7 @@
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
-use crate::plan::Factor;
+use crate::factor::Factor;
 use crate::timestamp::Timestamp;
 
 /// How the use of a bucket compares with a part of its capacity.

@@ -188,7 +188,8 @@ impl RatePlanner<'_> {
         }
         let level = lines.iter().map(|(_, line)| line.level(now)).fold(Amount::ZERO, Amount::plus);
         let excess = level.minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
-        if excess < remaining.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
+        let one_call = remaining.receipt.cost().amount().max(limit.cost_per_call().amount());
+        if excess < one_call {
             return Observation::Agrees;
         }
         let excess = excess.min(limit.refill_rate().accrued_ceil(longest));
