@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Limit, LimitType, Plan, Rate, RatePlanner, RateReceipt,
-    ShareName, Split, Take, Timestamp,
+    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Limit, LimitType, Observation, Plan, Rate, RatePlanner,
+    RateReceipt, Remaining, ShareName, Split, Take, Timestamp,
 };
 
 use super::item::Item;
@@ -224,4 +224,112 @@ proptest! {
         prop_assert_eq!(full.whole_level(full.anchor()), limit.capacity());
         prop_assert!(full.is_split_as(&split(limit)));
     }
+}
+
+/// A hundred tokens a minute: fifty for search, twenty for batch, thirty for all others. Each line has lost a token, so that none is
+/// full.
+fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
+    let capacity = Amount::from_tokens(100);
+    let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+    let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+    let (now, _) = start();
+    let mut item = row(&split(limit), now);
+    let receipts = (0..3).map(|of| taken(&mut item, name(of), 1, now)).collect();
+    (item, now, receipts)
+}
+
+/// Takes so many tokens from a line, which has them.
+fn taken(item: &mut Item, of: Option<ShareName>, tokens: i32, now: Timestamp) -> RateReceipt {
+    let cost = Cost::new(Amount::from_tokens(tokens)).unwrap();
+    let bucket = item.bucket().seen_from(of.as_ref());
+    let Plan::Write(planned) = RatePlanner::new(&bucket).plan(Take { cost, now, patience: Duration::ZERO }) else {
+        panic!("{bucket:?}")
+    };
+    assert!(item.apply(&planned.update));
+    RateReceipt::new(item.bucket().seen_from(of.as_ref()), cost)
+}
+
+/// Condition of a borrowing: the floor. Another caller took the rest above it since the reading.
+#[test]
+fn a_borrowing_on_its_way_leaves_the_floor_whatever_others_took() {
+    let (mut item, now, _) = used();
+    let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
+    let seen = item.bucket().seen_from(name(0).as_ref());
+    let lent = seen.lenders(take.cost, now).into_iter().find(|(lender, _)| lender.share().is_none()).unwrap();
+    let Plan::Write(late) = RatePlanner::borrowing(&lent).plan(take) else { panic!() };
+    assert!(item.holds(&late.update));
+    taken(&mut item, None, 22, now);
+    assert!(!item.apply(&late.update), "seven are left of the thirty, less than what is never lent");
+}
+
+/// Condition: the anchor of each line. One was full in between, and its refill would swallow what is taken.
+#[test]
+fn a_penalty_on_its_way_changes_no_line_that_was_full_since() {
+    let (mut item, now, _) = used();
+    let bucket = item.bucket();
+    let late = RatePlanner::new(&bucket).penalize("0.5".parse().unwrap(), None, now).unwrap();
+    assert!(item.holds(&late));
+    taken(&mut item, name(1), 1, now.after(Duration::from_secs(60)));
+    assert!(!item.apply(&late));
+}
+
+/// Condition: the brim of each line. What another gave back, by a clock that lags, lifted the line above it.
+#[test]
+fn a_penalty_on_its_way_is_not_swallowed_by_what_came_back() {
+    let (mut item, now, _) = used();
+    let receipt = taken(&mut item, name(0), 10, now);
+    let later = now.after(Duration::from_secs(10));
+    let bucket = item.bucket();
+    let late = RatePlanner::new(&bucket).penalize("0.5".parse().unwrap(), None, later).unwrap();
+    assert!(item.apply(&receipt.give_back(now).unwrap()));
+    assert!(!item.apply(&late), "the line is above its brim by now");
+}
+
+/// Condition: the tokens of each line. Others took since the reading, and the vendor may have counted their calls or not.
+#[test]
+fn a_vendors_reply_lowers_no_line_that_others_took_from_since() {
+    let (mut item, now, receipts) = used();
+    let bucket = item.bucket();
+    let remaining = Remaining { receipt: receipts[0].clone(), start: now, left: Amount::from_tokens(40) };
+    let longest = Duration::from_secs(900);
+    let Observation::Lower(by, late) = RatePlanner::new(&bucket).observe(&remaining, longest, now) else { panic!() };
+    assert_eq!(by, Amount::from_tokens(57));
+    assert!(item.holds(&late));
+    taken(&mut item, name(1), 1, now);
+    assert!(!item.apply(&late));
+}
+
+/// Condition: what was observed. A reply that lowered the lines in the meantime counts once.
+#[test]
+fn two_replies_lower_the_lines_once() {
+    let (mut item, now, receipts) = used();
+    let bucket = item.bucket();
+    let lower = |receipt: &RateReceipt| {
+        let remaining = Remaining { receipt: receipt.clone(), start: now, left: Amount::from_tokens(40) };
+        match RatePlanner::new(&bucket).observe(&remaining, Duration::from_secs(900), now) {
+            Observation::Lower(_, update) => update,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, second) = (lower(&receipts[0]), lower(&receipts[2]));
+    assert!(item.apply(&first));
+    assert!(!item.apply(&second));
+    assert_eq!(item.bucket().whole_level(now), Amount::from_tokens(40));
+}
+
+/// A share that is gone: no path of a write through it is valid, and the condition says so first.
+#[test]
+fn a_write_for_a_share_that_was_removed_fails_by_its_condition() {
+    let (mut item, now, receipts) = used();
+    let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
+    let bucket = item.bucket().seen_from(name(0).as_ref());
+    let Plan::Write(late) = RatePlanner::new(&bucket).plan(take) else { panic!() };
+    let whole = *item.bucket().split().whole();
+    assert!(item.apply(&Change::split(&item.bucket(), &Split::from(whole), now).unwrap()));
+    assert!(!item.bucket().has_shares());
+    assert!(!item.apply(&late.update));
+    assert!(!item.apply(&receipts[0].give_back(now).unwrap()), "nor does anything come back to the common line");
+    // Declared again, the share is another line.
+    assert!(item.apply(&Change::split(&item.bucket(), &split(whole), now).unwrap()));
+    assert!(!item.apply(&late.update) && !item.apply(&receipts[0].give_back(now).unwrap()));
 }
