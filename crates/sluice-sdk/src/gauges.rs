@@ -1,6 +1,6 @@
 //! Gauges of buckets that are not in use: a task reads their rows and reports what they hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -93,6 +93,9 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let mut entries = inner.cache.entries();
     entries.iter().for_each(|entry| entry.unsettled.publish(entry));
     entries.retain(|entry| entry.own_label().is_some());
+    // One row, however many shares see it: DynamoDB takes no key twice.
+    let mut seen = HashSet::new();
+    entries.retain(|entry| seen.insert(entry.dimension.clone()));
     let rows = |entry: &Arc<Entry>| {
         // The kind is unknown for a bucket that this process never read, as when it only sweeps.
         let has_load = entry.limit().is_none_or(|limit| limit.is_concurrent());

@@ -266,3 +266,114 @@ async fn stock_is_taken_of_the_own_line_alone() {
     assert_eq!(levels(&world).await[0], "500", "nothing of the others' is kept in stock");
     assert!(bucket.version() < 40, "{} writes for a hundred grants", bucket.version());
 }
+
+/// The client's own reading of the bucket is as old as its first: those of the share are new.
+#[tokio::test(start_paused = true)]
+async fn replies_to_calls_of_a_named_share_are_believed_one_after_the_other() {
+    let world = World::new().await.lowered_without_a_bound();
+    apply(&world, &split(requests(100, 60), &[("search", "0.5")])).await;
+    let client = world.client();
+    for left in [60, 30] {
+        let grant = take(&client, of("search")).await;
+        let text = left.to_string();
+        let reset = format!("{}s", (100 - left) * 60 / 100);
+        let headers = [
+            ("x-ratelimit-limit-requests", "100"),
+            ("x-ratelimit-remaining-requests", text.as_str()),
+            ("x-ratelimit-reset-requests", reset.as_str()),
+        ];
+        let observed = client.observe(RPM, &headers, Some(&grant)).await.unwrap();
+        assert!(matches!(observed.level, ObservedLevel::Lowered(_)), "{left}: {observed:?}");
+        grant.release().await.unwrap();
+    }
+}
+
+/// What one share booked ahead is no less of what the other may use at once.
+#[tokio::test(start_paused = true)]
+async fn a_share_that_has_booked_ahead_hides_nothing_from_a_penalty() {
+    let world = World::new().await;
+    apply(&world, &split(requests(100, 60), &[("search", "0.5"), ("batch", "0.2")])).await;
+    let client = world.client();
+    drain(&client, &of("batch")).await;
+    let slots: Vec<_> = (0..15)
+        .map(|_| client.slot(of("batch").cost(RPM, 20)).max_wait(Duration::from_secs(3_000)))
+        .map(|slot| tokio::spawn(async move { slot.grant().await.unwrap().release().await }))
+        .collect();
+    sleep(Duration::from_millis(100)).await;
+    let before = levels(&world).await;
+    assert!(before[1].parse::<f64>().unwrap() < -100.0, "{before:?}");
+    assert!(matches!(client.penalize(RPM, 0.0).await.unwrap(), Penalty::Applied(_)));
+    let after = levels(&world).await;
+    assert_eq!((after[0].as_str(), after[2].as_str(), &after[1]), ("0", "0", &before[1]));
+    slots.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_come_together_borrow_what_their_own_line_lacks() {
+    let world = World::new().await.distant();
+    apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.1")])).await;
+    let client = world.client();
+    assert_eq!(drain(&client, &of("search").cost(RPM, 9)).await, 8, "one of its own, and what the others lend");
+    assert_eq!(levels(&world).await[1], "1");
+    let world = World::new().await.distant();
+    apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.1")])).await;
+    let client = world.client();
+    let calls: Vec<_> = (0..30)
+        .map(|_| {
+            let slot = client.slot(of("search")).max_wait(Duration::from_secs(1_000_000));
+            tokio::spawn(async move { slot.grant().await.unwrap().booked_wait() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Duration::ZERO, "nobody is booked while another line lends");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lender_gets_back_no_more_than_it_lent() {
+    let world = World::new().await;
+    apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.5")])).await;
+    let client = world.client();
+    drain(&client, &of("search").cost(RPM, 50)).await;
+    let mut grant = take(&client, of("search").cost(RPM, 10)).await;
+    take(&client, of("common").cost(RPM, 20)).await.release().await.unwrap();
+    assert_eq!(grant.settle(RPM, 50).await.unwrap(), Settled::Owed(Amount::from_tokens(40)));
+    assert_eq!(levels(&world).await, ["20", "-40"]);
+    assert_eq!(grant.settle(RPM, 10).await.unwrap(), Settled::Returned(Amount::ZERO));
+    assert_eq!(levels(&world).await, ["20", "-40"]);
+    grant.release().await.unwrap();
+}
+
+/// A thousand names cost no more than one.
+#[tokio::test(start_paused = true)]
+async fn names_that_a_bucket_lacks_share_one_lane() {
+    let world = World::with_rate(RPM, 1_000, 1_000_000_000).await;
+    let client = world.client();
+    take(&client, of("tenant-0")).await.release().await.unwrap();
+    world.dynamo.meter().reset();
+    for tenant in 1..100 {
+        take(&client, of(&format!("tenant-{tenant}"))).await.release().await.unwrap();
+    }
+    assert_eq!(world.dynamo.meter().total().requests, 99, "no row is read again");
+    // And they learn of a share that is declared later.
+    apply(&world, &split(requests(1_000, 1_000_000_000), &[("tenant-7", "0.5")])).await;
+    take(&client, of("tenant-1")).await.release().await.unwrap();
+    take(&client, of("tenant-7")).await.release().await.unwrap();
+    assert_eq!(levels(&world).await, ["449", "449"]);
+}
+
+/// DynamoDB takes no key twice in a batch.
+#[tokio::test(start_paused = true)]
+async fn gauges_read_the_row_of_a_shared_bucket_once() {
+    let world = shared().await;
+    let client = world.client();
+    for share in ["search", "batch", "common"] {
+        take(&client, of(share)).await.release().await.unwrap();
+    }
+    world.dynamo.meter().reset();
+    let _gauges = client.publish_gauges(Duration::from_secs(60));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dynamo.meter().total().requests, 1);
+    let units = world.dynamo.meter().total().read_units;
+    assert!((units - 1.0).abs() < 1e-9, "{units} read units: one row");
+}

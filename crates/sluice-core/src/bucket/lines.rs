@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use super::Bucket;
 use crate::amount::{Amount, Cost};
 use crate::limit::Limit;
+use crate::limit::split::MOST_SHARES;
 use crate::line::Line;
 use crate::rate::Rate;
 use crate::schema::{
@@ -215,6 +216,12 @@ impl Bucket {
         lines.iter().map(level).fold(Amount::ZERO, Amount::plus)
     }
 
+    /// What the lines hold together, without what is booked ahead: others cannot use that, and it is no level.
+    pub(crate) fn held_by_lines(&self, now: Timestamp) -> Amount {
+        let Some(lines) = &self.lines else { return self.level(now) };
+        lines.iter().map(|(_, line)| line.level(now).max(Amount::ZERO)).fold(Amount::ZERO, Amount::plus)
+    }
+
     pub(crate) fn lines(&self) -> Option<&Lines> {
         self.lines.as_deref()
     }
@@ -236,6 +243,10 @@ pub(super) fn read_lines(row: &impl Row, common: LineRead) -> Result<Option<Arc<
     }
     if let Some(fault) = fault {
         return Err(fault);
+    }
+    if shares.len() > MOST_SHARES {
+        let reason = alloc::format!("it has {} shares, more than {MOST_SHARES}", shares.len());
+        return Err(RowError::bad(SHARES, "", reason));
     }
     shares.sort_unstable_by(|one: &Share, other| one.name.cmp(&other.name));
     Ok((!shares.is_empty()).then(|| Arc::new(Lines { common, shares })))

@@ -136,8 +136,8 @@ impl Split {
     /// The same shares of another limit, each line in proportion: for a bucket that adopts a lower limit of its vendor.
     ///
     /// # Errors
-    /// [`InvalidLimit`] if a line would have nothing that flows back, or if the bucket changes between rate and
-    /// concurrency.
+    /// [`InvalidLimit`] if a line would have no room for a call or nothing that flows back, or if the bucket changes
+    /// between rate and concurrency.
     pub fn scaled_to(&self, whole: Limit) -> Result<Self, InvalidLimit> {
         if self.shares.is_empty() {
             return Ok(Self::from(whole));
@@ -145,22 +145,34 @@ impl Split {
         if whole.is_concurrent() {
             return Err(InvalidLimit::KindChange { from: self.whole.limit_type(), to: whole.limit_type() });
         }
-        let from = &self.whole;
-        let scale = |line: &Limit| {
-            let capacity = line.capacity().scaled(whole.capacity(), from.capacity()).max(Amount::from_micros(1));
-            whole.of_line(capacity, line.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate()))
-        };
-        let share = |share: &ShareLimit| {
-            let limit = scale(&share.limit)?;
+        let (from, call) = (&self.whole, whole.cost_per_call().amount());
+        let mut capacities: Vec<Amount> = self
+            .shares
+            .iter()
+            .map(|share| share.limit.capacity().scaled(whole.capacity(), from.capacity()).max(call))
+            .collect();
+        let rest = |capacities: &[Amount]| capacities.iter().fold(whole.capacity(), |rest, one| rest.minus(*one));
+        // Each line keeps room for a call, and the largest pay for it.
+        let mut lacking = call.minus(rest(&capacities)).max(Amount::ZERO);
+        for _ in 0..capacities.len() {
+            let Some(largest) = capacities.iter_mut().max() else { break };
+            let pays = lacking.min(largest.minus(call));
+            (*largest, lacking) = (largest.minus(pays), lacking.minus(pays));
+        }
+        let mut rate = whole.refill_rate();
+        let mut shares = Vec::with_capacity(self.shares.len());
+        for (share, capacity) in self.shares.iter().zip(&capacities) {
+            let of_line = share.limit.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate());
+            rate = rate.minus(of_line);
+            let limit = whole.of_line(*capacity, of_line)?;
             // A floor that is stated in tokens shrinks with its line.
             let floor = share.floor.map(|floor| floor.scaled(limit.capacity(), share.limit.capacity()));
-            Ok(ShareLimit { limit, floor, ..share.clone() })
-        };
-        let shares: Vec<ShareLimit> = self.shares.iter().map(share).collect::<Result<_, InvalidLimit>>()?;
-        let rest = |sum: (Amount, Rate), share: &ShareLimit| {
-            (sum.0.minus(share.limit.capacity()), sum.1.minus(share.limit.refill_rate()))
-        };
-        let (capacity, rate) = shares.iter().fold((whole.capacity(), whole.refill_rate()), rest);
+            shares.push(ShareLimit { limit, floor, ..share.clone() });
+        }
+        let capacity = rest(&capacities);
+        if capacity < call {
+            return Err(InvalidLimit::Cost { cost: whole.cost_per_call(), capacity });
+        }
         Ok(Self { whole, common: whole.of_line(capacity, rate)?, shares })
     }
 
@@ -213,6 +225,7 @@ mod tests {
     use core::time::Duration;
     use proptest::prelude::*;
     use std::string::ToString as _;
+    use std::vec;
 
     fn limit(capacity: i32) -> Limit {
         let capacity = Amount::from_tokens(capacity);
@@ -245,6 +258,22 @@ mod tests {
         assert_eq!(Split::new(slots, &[share("a", "0.5")]).unwrap_err(), InvalidSplit::Concurrent);
         let many: Vec<_> = (0..17).map(|n| share(&std::format!("s{n}"), "0.01")).collect();
         assert_eq!(Split::new(limit(10_000), &many).unwrap_err(), InvalidSplit::TooMany(17));
+    }
+
+    /// A line that is too small for a call would have its calls cheaper than they are.
+    #[test]
+    fn a_lower_limit_leaves_each_line_room_for_a_call() {
+        let split = Split::new(limit(100), &[share("search", "0.5"), share("batch", "0.49")]).unwrap();
+        let lower = split.scaled_to(limit(50)).unwrap();
+        let capacities: Vec<_> = lower.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
+        assert_eq!(
+            (capacities, lower.common().capacity().to_string()),
+            (vec!["24.5".into(), "24.5".into()], "1".into())
+        );
+        assert!(lower.shares().iter().all(|share| share.limit.cost_per_call() == Cost::ONE));
+        let lowest = split.scaled_to(limit(3)).unwrap();
+        assert_eq!(lowest.common().capacity().to_string(), "1");
+        assert!(split.scaled_to(limit(2)).is_err(), "three lines, and two calls");
     }
 
     proptest! {

@@ -30,21 +30,21 @@ use crate::timestamp::Timestamp;
 
 macro_rules! placeholders {
     ($($number:literal)*) => {
-        /// The placeholder of each share's name. A row may hold more shares than can be declared.
-        const NAMES: [&str; MOST] = [$(concat!("#share", $number)),*];
+        /// The placeholder of each share's name. All are short: an expression may have 4 KB.
+        const NAMES: [&str; MOST] = [$(concat!("#s", $number)),*];
         /// For each line: the tokens, the anchor, and two bounds.
         const OF_LINE: [[&str; 4]; MOST] = [$([
-            concat!(":tokens", $number),
-            concat!(":anchor", $number),
-            concat!(":low", $number),
-            concat!(":high", $number),
+            concat!(":t", $number),
+            concat!(":a", $number),
+            concat!(":l", $number),
+            concat!(":h", $number),
         ]),*];
         /// For each line that is rewritten: its capacity, rate, floor, and the whole line.
         const REWRITTEN: [[&str; 4]; MOST] = [$([
-            concat!(":capacity", $number),
-            concat!(":rate", $number),
-            concat!(":floor", $number),
-            concat!(":line", $number),
+            concat!(":c", $number),
+            concat!(":r", $number),
+            concat!(":f", $number),
+            concat!(":n", $number),
         ]),*];
     };
 }
@@ -130,7 +130,7 @@ impl Wording {
             self.attribute(LAST_REFILL_AT);
             return (String::from("#tokens"), String::from("#last_refill_at"));
         }
-        let (tokens, anchor) = (self.entry("#line_tokens", LINE_TOKENS), self.entry("#line_anchor", LINE_ANCHOR));
+        let (tokens, anchor) = (self.entry("#t", LINE_TOKENS), self.entry("#a", LINE_ANCHOR));
         ([path, tokens].concat(), [path, anchor].concat())
     }
 
@@ -313,10 +313,10 @@ impl Rewrite<'_> {
             wording.number(capacity, share.limit.capacity());
             wording.number(rate, share.limit.refill_rate());
             wording.set(&[&tokens, " = ", tokens_value, ", ", &anchor, " = ", anchor_value]);
-            let of_capacity = wording.entry("#line_capacity", LINE_CAPACITY);
-            let of_rate = wording.entry("#line_rate", LINE_RATE);
+            let of_capacity = wording.entry("#c", LINE_CAPACITY);
+            let of_rate = wording.entry("#r", LINE_RATE);
             wording.set(&[&path, of_capacity, " = ", capacity, ", ", &path, of_rate, " = ", rate]);
-            let of_floor = wording.entry("#line_floor", LINE_FLOOR);
+            let of_floor = wording.entry("#f", LINE_FLOOR);
             match share.floor {
                 Some(tokens) => {
                     wording.number(floor, tokens);
@@ -324,7 +324,7 @@ impl Rewrite<'_> {
                 }
                 None => wording.remove(&[&path, of_floor]),
             }
-            let of_background = wording.entry("#line_background", LINE_BACKGROUND);
+            let of_background = wording.entry("#b", LINE_BACKGROUND);
             match share.background {
                 true => wording.set(&[&path, of_background, " = :1"]),
                 false => wording.remove(&[&path, of_background]),

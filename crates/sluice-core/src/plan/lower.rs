@@ -43,7 +43,7 @@ impl RatePlanner<'_> {
     /// most what refills in `longest`; `None` is without this bound.
     #[must_use]
     pub fn penalize(self, factor: Factor, longest: Option<Duration>, now: Timestamp) -> Option<Update> {
-        let (level, rate) = (self.bucket().whole_level(now), self.bucket().whole_limit().refill_rate());
+        let (level, rate) = (self.bucket().held_by_lines(now), self.bucket().whole_limit().refill_rate());
         let penalty = level.minus(factor.of(level));
         let penalty = longest.map_or(penalty, |longest| penalty.min(rate.accrued_ceil(longest)));
         (level > Amount::ZERO).then(|| match self.bucket().lines() {

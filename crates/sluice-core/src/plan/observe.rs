@@ -186,8 +186,8 @@ impl RatePlanner<'_> {
         if limit.refill_rate().time_for(limit.capacity()).is_none_or(|filled_in| age >= filled_in) {
             return Observation::Stale;
         }
-        let level = lines.iter().map(|(_, line)| line.level(now)).fold(Amount::ZERO, Amount::plus);
-        let excess = level.minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
+        // What is booked on one line is no less of what another has.
+        let excess = bucket.held_by_lines(now).minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
         let one_call = remaining.receipt.cost().amount().max(limit.cost_per_call().amount());
         if excess < one_call {
             return Observation::Agrees;

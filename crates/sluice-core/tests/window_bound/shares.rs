@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Limit, LimitType, Observation, Plan, Rate, RatePlanner,
-    RateReceipt, Remaining, ShareName, Split, Take, Timestamp,
+    Amount, Bucket, Change, Claim, Cost, DeclaredShare, Dimension, Limit, LimitType, Observation, Plan, Rate,
+    RatePlanner, RateReceipt, Remaining, ShareName, Split, Starts, Take, Timestamp,
 };
 
 use super::item::Item;
@@ -256,7 +256,8 @@ fn a_borrowing_on_its_way_leaves_the_floor_whatever_others_took() {
     let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
     let seen = item.bucket().seen_from(name(0).as_ref());
     let lent = seen.lenders(take.cost, now).into_iter().find(|(lender, _)| lender.share().is_none()).unwrap();
-    let Plan::Write(late) = RatePlanner::borrowing(&lent).plan(take) else { panic!() };
+    let claim = Claim { cost: take.cost, patience: Duration::ZERO };
+    let late = RatePlanner::borrowing(&lent).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write.unwrap();
     assert!(item.holds(&late.update));
     taken(&mut item, None, 22, now);
     assert!(!item.apply(&late.update), "seven are left of the thirty, less than what is never lent");
@@ -332,4 +333,38 @@ fn a_write_for_a_share_that_was_removed_fails_by_its_condition() {
     // Declared again, the share is another line.
     assert!(item.apply(&Change::split(&item.bucket(), &split(whole), now).unwrap()));
     assert!(!item.apply(&late.update) && !item.apply(&receipts[0].give_back(now).unwrap()));
+}
+
+/// DynamoDB takes 4 KB.
+#[test]
+fn a_change_of_all_shares_fits_into_an_expression() {
+    let (now, dimension) = start();
+    let capacity = Amount::from_tokens(10_000);
+    let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+    let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+    let shares = |prefix: &str, part: &str, floor: i32| -> Vec<DeclaredShare> {
+        let share = |n| DeclaredShare {
+            name: ShareName::new(&format!("{prefix}{n:02}")).unwrap(),
+            part: part.parse().unwrap(),
+            floor: Some(Amount::from_tokens(floor)),
+            background: true,
+        };
+        (0..sluice_core::MOST_SHARES).map(share).collect()
+    };
+    let split = |prefix, part, floor| Split::new(limit, &shares(prefix, part, floor)).unwrap();
+    let of_all = split("a", "0.05", 10);
+    let mut item = Item::put_of(Bucket::full(dimension, limit, now).create_split(&of_all));
+    for to in [split("a", "0.06", 11), split("b", "0.05", 10), of_all] {
+        let bucket = item.bucket();
+        let updates = [
+            Change::split(&bucket, &to, now).unwrap(),
+            Change::refill_lines(&bucket, Amount::from_tokens(100), now),
+            RatePlanner::new(&bucket).penalize("0.5".parse().unwrap(), None, now).unwrap(),
+        ];
+        for update in &updates {
+            let longest = update.statement.update.len().max(update.statement.condition.len());
+            assert!(longest <= 4_096, "{longest} bytes");
+        }
+        assert!(item.apply(&updates[0]));
+    }
 }

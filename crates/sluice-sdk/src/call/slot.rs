@@ -146,14 +146,8 @@ impl Slot {
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
         let slots = self.state.slots.iter().map(|slots| HeldPart::of_slots(slots.clone()));
-        let rate = |mark: &Mark| HeldPart {
-            dimension: mark.dimension.clone(),
-            mark: Some(mark.clone()),
-            cost: Some(mark.cost()),
-            in_cool_down: false,
-        };
         let let_through = self.state.let_through.iter().filter(|part| part.is_of_table()).map(HeldPart::of);
-        let held = self.state.marks.iter().map(rate).chain(slots).chain(let_through).collect();
+        let held = self.state.marks.iter().map(HeldPart::of_tokens).chain(slots).chain(let_through).collect();
         let reply = reply.into();
         // Before the requests, which may be cut off. An error of one does not keep the others from being recorded.
         let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));

@@ -117,7 +117,8 @@ impl Cache {
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
         // Otherwise the gauges of a forgotten bucket would keep its last values.
-        forgotten.iter().for_each(|entry| entry.clear_gauges());
+        let is_gone = |entry: &&Arc<Entry>| self.entries_of(&entry.dimension).is_empty();
+        forgotten.iter().filter(is_gone).for_each(|entry| entry.clear_gauges());
         entry
     }
 

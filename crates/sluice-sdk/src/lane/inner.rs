@@ -70,9 +70,21 @@ impl Inner {
         self.entry_of(dimension, self.config.share.as_ref())
     }
 
-    /// The bucket as a share sees it.
+    /// The bucket as a share sees it. A bucket that is known to lack the share is seen from its common line: all such
+    /// callers share its lanes.
     pub(crate) fn entry_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
+        if let Some(common) = share.and_then(|share| self.lacking(dimension.as_str(), share.as_str())) {
+            return common;
+        }
         self.cache.entry(dimension, share, || self.now())
+    }
+
+    /// The common line of a bucket that is known to lack the share.
+    fn lacking(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
+        let common = self.cache.get(dimension, None)?;
+        let bucket = common.reading()?.bucket;
+        let has = bucket.shares().any(|name| name.as_str() == share);
+        (!has).then_some(common)
     }
 
     /// The bucket as the share sees it that pays for this ask.
@@ -86,7 +98,8 @@ impl Inner {
     /// As [`entry_for`](Self::entry_for), by names as a caller wrote them; `None` for a bucket that was not met yet.
     pub(crate) fn known_entry(&self, dimension: &str, share: Option<&str>) -> Option<Arc<Entry>> {
         let share = share.or_else(|| self.config.share.as_ref().map(ShareName::as_str));
-        self.cache.get(dimension, share.filter(|share| *share != COMMON))
+        let share = share.filter(|share| *share != COMMON);
+        share.and_then(|share| self.lacking(dimension, share)).or_else(|| self.cache.get(dimension, share))
     }
 
     /// The bucket as any share sees it that this process has met.

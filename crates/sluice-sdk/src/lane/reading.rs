@@ -103,6 +103,10 @@ pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> R
 pub(crate) fn apply_read(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
     let bucket = Arc::new(parse(entry, row)?);
     entry.apply_read(Arc::clone(&bucket), inner.now());
+    if entry.share.is_some() && bucket.share().is_none() {
+        // The bucket lacks the share: callers find its common line from now on.
+        inner.entry_of(&entry.dimension, None).apply_read(Arc::clone(&bucket), inner.now());
+    }
     Ok(bucket)
 }
 

@@ -147,9 +147,17 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
         };
     };
     *is_settled = true;
-    let (counted, surplus) = (*counts, counts.minus(used));
+    let (counted, mut surplus) = (*counts, counts.minus(used));
     if surplus == Amount::ZERO {
         return Ok(Settled::AsTaken);
+    }
+    if part.borrower.is_some() && surplus > Amount::ZERO {
+        // No more than the lender gave. What the borrower paid beyond that refills in its own line.
+        surplus = counted.min(part.cost.amount()).minus(used).max(Amount::ZERO);
+        if surplus == Amount::ZERO {
+            *counts = used;
+            return Ok(Settled::Returned(Amount::ZERO));
+        }
     }
     // From here on the call counts as settled: if the caller is dropped, the write goes on and must not be
     // sent again.

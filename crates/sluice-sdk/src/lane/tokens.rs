@@ -262,9 +262,17 @@ impl TokenBatch<'_> {
         let at_once: Vec<Claim> = claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
         let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
         // The own line first, and a call that it can never hold is not granted by others.
-        match own.batch(now, Starts::InReply).judge(at_once[0]) {
-            Plan::Refuse(_) => {}
-            Plan::Write(_) | Plan::NeverSatisfiable { .. } => return None,
+        let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
+        match batch.answers.first() {
+            Some(Plan::Refuse(_)) => {}
+            // Those that do not fit stay for the next plan, which borrows for them, if a line lends.
+            Some(Plan::Write(_)) => {
+                let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
+                let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
+                lending::lender(self.entry, bucket, refused.cost, now)?;
+                return write_of(batch, From::Own, now);
+            }
+            Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
         let lent = lending::lender(self.entry, bucket, at_once[0].cost, now)?;
         let planner = RatePlanner::borrowing(&lent);

@@ -2,8 +2,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
-    VendorLimit,
+    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, ShareName,
+    Timestamp, VendorLimit,
 };
 use sluice_table::{Resend, Written};
 use sluice_vendors::{Headers, Quota, Reported};
@@ -91,6 +91,8 @@ pub enum ObservedLimit {
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) dimension: Dimension,
+    /// The bucket as the call's share sees it: the call's own replies keep that reading new.
+    entry: Arc<Entry>,
     receipt: RateReceipt,
     pub(crate) start: Timestamp,
 }
@@ -100,9 +102,15 @@ impl Mark {
         self.receipt.cost()
     }
 
+    /// The share that pays; `None` is the common line.
+    pub(crate) fn share(&self) -> Option<&ShareName> {
+        self.entry.share.as_ref()
+    }
+
     pub(crate) fn of(part: &Part) -> Option<Self> {
         let Hold::Tokens { receipt, .. } = &part.hold else { return None };
-        Some(Self { dimension: part.entry.dimension.clone(), receipt: receipt.clone(), start: part.start_at })
+        let entry = Arc::clone(part.payer());
+        Some(Self { dimension: entry.dimension.clone(), entry, receipt: receipt.clone(), start: part.start_at })
     }
 }
 
@@ -167,7 +175,8 @@ pub(crate) async fn observe(
     mark: Option<Mark>,
 ) -> Result<Observed, AcquireError> {
     let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
-    let entry = inner.entry(&dimension);
+    let own = inner.entry(&dimension);
+    let entry = mark.as_ref().map_or_else(|| Arc::clone(&own), |mark| Arc::clone(&mark.entry));
     // The vendor knows no shares.
     let limit = known(inner, &entry).await?.bucket.whole_limit();
     entry.unsettled.heard();
@@ -181,7 +190,7 @@ pub(crate) async fn observe(
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
     // Of many replies, the first lowers the bucket. One that hangs delays the others by one attempt at most.
-    let latest = entry.extensions.of::<LatestReply>();
+    let latest = own.extensions.of::<LatestReply>();
     let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
     let said = strictest(&limit, &reading.reported);
     let level = observe_level(inner, &entry, &limit, &said, mark, in_turn.as_deref_mut()).await?;

@@ -1,6 +1,6 @@
 //! One report of a vendor's reply: what it used, what its headers say, whether it is a refusal.
 
-use sluice_core::{Cost, Dimension};
+use sluice_core::{COMMON, Cost, Dimension, ShareName};
 use sluice_vendors::Headers;
 
 use crate::api::request::{Quantity, Request};
@@ -61,6 +61,8 @@ pub(crate) struct HeldPart {
     pub(crate) mark: Option<Mark>,
     /// What the call takes, if that is known.
     pub(crate) cost: Option<Cost>,
+    /// The share that pays for the call; `None` is the common line.
+    share: Option<ShareName>,
     /// Whether shadow mode made the call in a cool-down of the bucket.
     pub(crate) in_cool_down: bool,
 }
@@ -69,11 +71,18 @@ impl HeldPart {
     pub(crate) fn of(part: &Part) -> Self {
         let cost = matches!(part.hold, Hold::Tokens { .. } | Hold::LetThrough { .. }).then_some(part.cost);
         let in_cool_down = matches!(part.hold, Hold::LetThrough { in_cool_down: true });
-        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost, in_cool_down }
+        let share = part.payer().share.clone();
+        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost, share, in_cool_down }
+    }
+
+    /// Tokens that a slot holds.
+    pub(crate) fn of_tokens(mark: &Mark) -> Self {
+        let (dimension, share) = (mark.dimension.clone(), mark.share().cloned());
+        Self { dimension, mark: Some(mark.clone()), cost: Some(mark.cost()), share, in_cool_down: false }
     }
 
     pub(crate) const fn of_slots(dimension: Dimension) -> Self {
-        Self { dimension, mark: None, cost: None, in_cool_down: false }
+        Self { dimension, mark: None, cost: None, share: None, in_cool_down: false }
     }
 }
 
@@ -99,7 +108,8 @@ pub(crate) async fn reply<H: Headers>(
             Some(cost) => request.cost(part.dimension.as_str().to_owned(), cost),
             None => request,
         };
-        let request = held.iter().fold(request, with_cost);
+        let share = held.iter().find_map(|part| part.share.as_ref()).map_or(COMMON, ShareName::as_str);
+        let request = held.iter().fold(request, with_cost).share(share.to_owned());
         let past = held.iter().filter(|part| part.in_cool_down).map(|part| &part.dimension).collect::<Vec<_>>();
         // If the table does not answer, the call still learns what to do. The failure is logged.
         let decision = on_rate_limited(inner, &request, reply, PastCoolDowns::Of(&past)).await;
