@@ -43,7 +43,7 @@ impl Client {
         is_held(&self.inner, dimension)
     }
 
-    /// Runs `call` as code inside of slots of these concurrency limits 
+    /// Runs `call` as code inside of slots of these concurrency limits
     /// ([`Slot::concurrency_limits`](crate::Slot::concurrency_limits)): for a program whose
     /// slots are known to its own runtime, as that of another language, and not to the task that calls the SDK.
     pub fn inside_slots<F: Future>(&self, slots: &[Dimension], call: F) -> impl Future<Output = F::Output> + use<F> {
