@@ -43,6 +43,22 @@ fn a_sweep_that_is_under_way_hears_a_signal() {
 }
 
 #[test]
+fn a_sandbox_with_faults_fails_the_share_of_requests_that_was_asked_for() {
+    let all = Sandbox::start(&["--faults", "1"]);
+    let refused = all.run(&["acquire", "openai#rpm"]);
+    assert!(!matches!(refused.status.code(), Some(0 | 75)), "no request gets through: {}", text(&refused.stdout));
+    let none = Sandbox::start(&["--faults", "0"]);
+    none.stdout(&["acquire", "openai#rpm"]);
+    let some = Sandbox::start(&["--faults", "0.2"]);
+    for _ in 0..10 {
+        // What is tried again gets through.
+        some.stdout(&["acquire", "openai#rpm"]);
+    }
+    let wrong = sluice().args(["sandbox", "--port", "0", "--faults", "2"]).output().unwrap();
+    assert!(text(&wrong.stderr).contains("between 0 and 1"), "{}", text(&wrong.stderr));
+}
+
+#[test]
 fn a_cool_down_is_ended_by_a_command() {
     let sandbox = Sandbox::start(&[]);
     for wrong in [&["cool-down", "openai#rpm"][..], &["cool-down", "openai#rpm", "30s", "--end"]] {
