@@ -17,7 +17,8 @@ import (
 	"sluice"
 )
 
-// TestFunction is no test of its own: it is what a process does that is frozen, one call for each two lines that it reads.
+// TestFunction is no test of its own: it is what a process does that is frozen, one call for each two lines
+// that it reads.
 func TestFunction(t *testing.T) {
 	slots := os.Getenv("FROZEN")
 	if slots == "" {

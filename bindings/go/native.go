@@ -106,14 +106,15 @@ func (t *target) call(ctx context.Context, name string, args any, body []byte) (
 	}
 }
 
-// inThread has room for the calls that wait in their thread for one request to the table, rather than in Go: the scheduler of Go
-// wakes a goroutine later than the system wakes a thread. Each needs a thread, so they are few, and a context ends their wait that
-// much later.
+// inThread has room for the calls that wait in their thread for one request to the table, rather than in Go:
+// the scheduler of Go wakes a goroutine later than the system wakes a thread. Each needs a thread, so they
+// are few, and a context ends their wait that much later.
 var inThread = make(chan struct{}, 4)
 
 const inThreadMs = 2
 
-// waitInThread takes room, if there is some, and tells for how many milliseconds the call may wait in its thread.
+// waitInThread takes room, if there is some, and tells for how many milliseconds the call may wait in its
+// thread.
 func waitInThread() C.uint32_t {
 	select {
 	case inThread <- struct{}{}:

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// block is the call of a slot: what runs in it, has it in its context. A wait inside of it for another slot of the same bucket
-// would be a wait for itself.
+// block is the call of a slot: what runs in it, has it in its context. A wait inside of it for another slot
+// of the same bucket would be a wait for itself.
 type block struct {
 	client   *target
 	limits   []string

@@ -16,9 +16,10 @@ type Slot struct {
 	Basis string
 }
 
-// WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success, an error, a
-// panic. The context bounds the wait, and that of the call is made of it: inside of call, use the one that it is given. The tokens of a call that returns an error go back, unless a
-// successful reply was reported.
+// WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success,
+// an error, a panic. The context bounds the wait, and that of the call is made of it: inside of call, use the
+// one that it is given. The tokens of a call that returns an error go back, unless a successful reply was
+// reported.
 func (c *Client) WithSlot(ctx context.Context, request Request, call func(context.Context, *Slot) error) error {
 	came, err := c.target.call(ctx, "slot", request.inside(ctx, c), nil)
 	if err != nil {

@@ -72,9 +72,9 @@ pub unsafe extern "C" fn sluice_estimator(settings: *const c_char, length: usize
     given(at_once(|| Target::estimator(settings?).map(made)))
 }
 
-/// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Waits for the answer in this thread, at
-/// most `wait_ms` milliseconds. Returns null if the answer came: it is in `ready` then. Otherwise `done` is told the answer later,
-/// once; free the operation after that.
+/// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Waits for the answer
+/// in this thread, at most `wait_ms` milliseconds. Returns null if the answer came: it is in `ready` then.
+/// Otherwise `done` is told the answer later, once; free the operation after that.
 ///
 /// # Safety
 /// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a pointer.

@@ -100,9 +100,9 @@ pub(crate) fn blocking(work: impl Future<Output = Result<Answer, Failure>>) -> S
     catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|cause| panicked(&*cause))
 }
 
-/// Begins an operation, and tells its answer, or nothing after a cancellation, to `done`, in a thread of the runtime. Returns
-/// an answer that comes within `wait`: most grants from stock are there at once, and a thread that waits is woken sooner than a
-/// program by another thread.
+/// Begins an operation, and tells its answer, or nothing after a cancellation, to `done`, in a thread of the
+/// runtime. Returns an answer that comes within `wait`: most grants from stock are there at once, and a
+/// thread that waits is woken sooner than a program by another thread.
 pub(crate) fn begin(
     operation: impl FnOnce() -> Operation,
     wait: Duration,

@@ -1,4 +1,5 @@
-// A process that is frozen in the middle of its work and thawed later, as AWS Lambda does it: it goes on, and leaks nothing.
+// A process that is frozen in the middle of its work and thawed later, as AWS Lambda does it: it goes on, and
+// leaks nothing.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

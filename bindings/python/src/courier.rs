@@ -1,5 +1,5 @@
-//! The thread that brings log records to Python. The threads of the runtime never wait for the interpreter: renewals of
-//! leases must not wait while Python computes.
+//! The thread that brings log records to Python. The threads of the runtime never wait for the interpreter:
+//! renewals of leases must not wait while Python computes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
-//! Answers on their way to an event loop of asyncio. A thread of the runtime puts an answer in and wakes the event loop by a
-//! byte on a socket, as a reply from the network would; it never waits for the interpreter, and no thread is in between.
+//! Answers on their way to an event loop of asyncio. A thread of the runtime puts an answer in and wakes the
+//! event loop by a byte on a socket, as a reply from the network would; it never waits for the interpreter,
+//! and no thread is in between.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -96,7 +97,8 @@ impl Reader {
         }
         let Some(answers) = self.mailbox.answers.get() else { return Ok(()) };
         let answers = answers.lock().as_mut().map(std::mem::take).unwrap_or_default();
-        // An error of one, as of an event loop that is not asyncio's, does not keep the others from their answers.
+        // An error of one, as of an event loop that is not asyncio's, does not keep the others from their
+        // answers.
         answers.into_iter().map(|(future, answer)| settle(future.bind(py), answer)).fold(Ok(()), Result::and)
     }
 }

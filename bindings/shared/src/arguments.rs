@@ -70,8 +70,8 @@ pub(crate) fn usage(used: Option<Costs>) -> Usage {
     Usage::from(used.collect::<Vec<_>>())
 }
 
-/// The concurrency limits of the slots in which the caller's code runs: `concurrencyLimits` of each that has not ended.
-/// The caller's language knows them, and the task that calls the SDK does not.
+/// The concurrency limits of the slots in which the caller's code runs: `concurrencyLimits` of each that has
+/// not ended. The caller's language knows them, and the task that calls the SDK does not.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Inside(Vec<String>);
 

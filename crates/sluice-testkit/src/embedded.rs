@@ -235,8 +235,8 @@ impl EmbeddedDynamo {
         Server::start(self.database.clone(), address).await
     }
 
-    /// As [`serve`](Self::serve), and requests are metered and meet the faults: a lost request or reply is a connection
-    /// that breaks. Not all checks of requests are made that `serve` makes.
+    /// As [`serve`](Self::serve), and requests are metered and meet the faults: a lost request or reply is a
+    /// connection that breaks. Not all checks of requests are made that `serve` makes.
     ///
     /// # Errors
     /// [`ServerError`] if the address is in use, or does not belong to this machine.
@@ -256,7 +256,8 @@ impl EmbeddedDynamo {
         &self.meter
     }
 
-    /// The faults that the in-process clients meet, and those of [`serve_with_faults`](Self::serve_with_faults).
+    /// The faults that the in-process clients meet, and those of
+    /// [`serve_with_faults`](Self::serve_with_faults).
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults

@@ -218,8 +218,9 @@ impl Faults {
         self.locked().draw = Some(Arc::new(draw));
     }
 
-    /// Gives this share of the requests about rows a fault at random: a request that is throttled, lost or late, or
-    /// that is applied although its reply is lost, late, or an internal error; and conflicts of writes.
+    /// Gives this share of the requests about rows a fault at random: a request that is throttled, lost or
+    /// late, or that is applied although its reply is lost, late, or an internal error; and conflicts of
+    /// writes.
     pub fn at_random(&self, share: f64) {
         self.draw(move |call| (call.operation.is_metered() && fastrand::f64() < share).then(|| Fault::at_random(call)));
     }

@@ -48,7 +48,8 @@ async fn faults_at_random_are_of_every_kind_and_as_many_as_asked_for() {
     for number in 0..200 {
         failures.extend(put(&client, &format!("row {number}")).await.err());
     }
-    // A quarter of the faults are only late. With chances of one half, 200 draws are in this range all but always.
+    // A quarter of the faults are only late. With chances of one half, 200 draws are in this range all but
+    // always.
     assert!((40..120).contains(&failures.len()), "{}", failures.len());
     for kind in ["DispatchFailure", "ProvisionedThroughputExceeded", "TransactionConflict", "InternalServerError"] {
         assert!(failures.iter().any(|failure| failure.contains(kind)), "none is {kind}");

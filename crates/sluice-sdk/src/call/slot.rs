@@ -201,8 +201,8 @@ impl Slot {
         starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
     }
 
-    /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without one. Inside of
-    /// it, a slot of one of them is an error ([`RequestError::Nested`]).
+    /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without
+    /// one. Inside of it, a slot of one of them is an error ([`RequestError::Nested`]).
     #[must_use]
     pub fn concurrency_limits(&self) -> &[Dimension] {
         &self.state.counts_in

@@ -44,8 +44,8 @@ impl Client {
     }
 
     /// Runs `call` as code inside of slots of these concurrency limits
-    /// ([`Slot::concurrency_limits`](crate::Slot::concurrency_limits)): for a program whose
-    /// slots are known to its own runtime, as that of another language, and not to the task that calls the SDK.
+    /// ([`Slot::concurrency_limits`](crate::Slot::concurrency_limits)): for a program whose slots are known
+    /// to its own runtime, as that of another language, and not to the task that calls the SDK.
     pub fn inside_slots<F: Future>(&self, slots: &[Dimension], call: F) -> impl Future<Output = F::Output> + use<F> {
         HELD.scope(held_with(&self.inner, slots), call)
     }
