@@ -75,7 +75,7 @@ func (c *Client) Acquire(ctx context.Context, request Request) (*Grant, *Retry, 
 
 // Grant waits for a start and returns the grant: for a call whose end is elsewhere.
 func (c *Client) Grant(ctx context.Context, request Request) (*Grant, error) {
-	grant, _, err := granted(c.target.call(ctx, "slotGrant", request.args(), nil))
+	grant, _, err := granted(c.target.call(ctx, "slotGrant", request.inside(ctx, c), nil))
 	return grant, err
 }
 

@@ -83,9 +83,13 @@ func (t *target) call(ctx context.Context, name string, args any, body []byte) (
 	handle := cgo.NewHandle(done)
 	defer handle.Delete()
 	var ready *C.SluiceAnswer
+	wait := waitInThread()
 	operation := C.sluice_call(t.native, letters(name), C.uintptr_t(len(name)), chars(text), C.uintptr_t(len(text)),
-		chars(body), C.uintptr_t(len(body)), C.SluiceDone(C.sluiceGoDone), C.uintptr_t(handle), &ready)
+		chars(body), C.uintptr_t(len(body)), C.SluiceDone(C.sluiceGoDone), C.uintptr_t(handle), wait, &ready)
 	runtime.KeepAlive(t)
+	if wait > 0 {
+		<-inThread
+	}
 	if operation == nil {
 		return told(ready)
 	}
@@ -99,6 +103,24 @@ func (t *target) call(ctx context.Context, name string, args any, body []byte) (
 			giveBack(told(came))
 		}
 		return nil, context.Cause(ctx)
+	}
+}
+
+// inThread has room for the calls that wait in their thread for one request to the table, rather than in Go:
+// the scheduler of Go wakes a goroutine later than the system wakes a thread. Each needs a thread, so they
+// are few, and a context ends their wait that much later.
+var inThread = make(chan struct{}, 4)
+
+const inThreadMs = 2
+
+// waitInThread takes room, if there is some, and tells for how many milliseconds the call may wait in its
+// thread.
+func waitInThread() C.uint32_t {
+	select {
+	case inThread <- struct{}{}:
+		return inThreadMs
+	default:
+		return 0
 	}
 }
 

@@ -16,29 +16,33 @@ type Slot struct {
 	Basis string
 }
 
-// WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success, an error, a
-// panic. The context bounds the wait, and is that of the call. The tokens of a call that returns an error go back, unless a
-// successful reply was reported.
+// WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success,
+// an error, a panic. The context bounds the wait, and that of the call is made of it: inside of call, use the
+// one that it is given. The tokens of a call that returns an error go back, unless a successful reply was
+// reported.
 func (c *Client) WithSlot(ctx context.Context, request Request, call func(context.Context, *Slot) error) error {
-	came, err := c.target.call(ctx, "slot", request.args(), nil)
+	came, err := c.target.call(ctx, "slot", request.inside(ctx, c), nil)
 	if err != nil {
 		return err
 	}
 	var told struct {
-		AcquiringMs float64 `json:"acquiringMs"`
-		StartAt     instant `json:"startAt"`
-		Basis       string  `json:"basis"`
+		AcquiringMs float64  `json:"acquiringMs"`
+		StartAt     instant  `json:"startAt"`
+		Basis       string   `json:"basis"`
+		Limits      []string `json:"concurrencyLimits"`
 	}
 	if err := came.into(&told); err != nil {
 		return err
 	}
 	slot := &Slot{came.made, duration(told.AcquiringMs), told.StartAt.Time, told.Basis}
 	hasFailed := true
+	around := &block{client: c.target, limits: told.Limits, around: innermost(ctx)}
 	defer func() {
+		around.hasEnded.Store(true)
 		// Not cut short. A failed release is logged by the SDK, and the sweep gives the slot back.
 		_, _ = slot.target.call(context.WithoutCancel(ctx), "end", map[string]any{"hasFailed": hasFailed}, nil)
 	}()
-	err = call(ctx, slot)
+	err = call(context.WithValue(ctx, blockKey{}, around), slot)
 	hasFailed = err != nil
 	return err
 }

@@ -61,7 +61,10 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		closeBody(request)
 		return nil, err
 	}
-	args := map[string]any{"method": request.Method, "url": request.URL.String(), "headers": pairs(request.Header)}
+	args := map[string]any{
+		"method": request.Method, "url": request.URL.String(), "headers": pairs(request.Header),
+		"inside": inside(ctx, t.Client.target),
+	}
 	started, err := t.limiter.call(ctx, "start", args, body)
 	if err != nil {
 		closeBody(request)

@@ -10,7 +10,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 const CALLERS = 4;
 
 const [, , folder, history, seconds] = process.argv;
-const { Client } = await import(`${folder}/esm/index.mjs`);
+const { Client, LimitError, StoreError } = await import(`${folder}/esm/index.mjs`);
+const unless = (kind) => (error) => {
+  if (!(error instanceof kind)) {
+    throw error;
+  }
+};
+const [unlessOfStore, unlessOfLimit] = [unless(StoreError), unless(LimitError)];
 const wants = Object.entries(JSON.parse(process.env.WANTS));
 const until = performance.now() + Number(seconds) * 1e3;
 const client = Client.fromEnv({ caller: "node" });
@@ -23,9 +29,9 @@ async function work() {
   while (performance.now() < until) {
     const [dimension, cost] = wants[Math.floor(Math.random() * wants.length)];
     const asked = now();
-    const grant = await client.acquire(dimension, { costs: { [dimension]: cost } });
-    if (!grant.granted) {
-      await sleep(Math.min(grant.waitMs, 200));
+    const grant = await client.acquire(dimension, { costs: { [dimension]: cost } }).catch(unlessOfStore);
+    if (grant === undefined || !grant.granted) {
+      await sleep(Math.min(grant?.waitMs ?? 50, 200));
       continue;
     }
     const id = randomUUID();
@@ -43,7 +49,8 @@ async function work() {
     });
     await sleep(5 + Math.random() * 10);
     write("released", { id, dimension, at_micros: now(), how: "released" });
-    await grant.release();
+    // If that fails, the sweep gives back what the lease holds.
+    await grant.release().catch(unlessOfLimit);
   }
 }
 

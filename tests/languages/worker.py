@@ -5,6 +5,7 @@ worker.py HISTORY SECONDS
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -40,7 +41,11 @@ def main(history: str, seconds: float) -> None:
             while time.monotonic() < until:
                 dimension, cost = random.choice(list(wants.items()))
                 asked = time.time_ns() // 1_000
-                grant = client.acquire(dimension, costs={dimension: cost})
+                try:
+                    grant = client.acquire(dimension, costs={dimension: cost})
+                except sluice.StoreError:
+                    time.sleep(0.05)
+                    continue
                 if isinstance(grant, sluice.RetryIn):
                     time.sleep(min(grant.wait, 0.2))
                     continue
@@ -53,7 +58,9 @@ def main(history: str, seconds: float) -> None:
                 )
                 time.sleep(random.uniform(0.005, 0.015))
                 write("released", id=name, dimension=dimension, at_micros=time.time_ns() // 1_000, how="released")
-                grant.release()
+                # If that fails, the sweep gives back what the lease holds.
+                with contextlib.suppress(sluice.LimitError):
+                    grant.release()
 
         threads = [threading.Thread(target=work) for _ in range(THREADS)]
         for thread in threads:

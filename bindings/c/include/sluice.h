@@ -48,8 +48,9 @@ SluiceAnswer *sluice_client(const char *settings,
 // `settings` points at `length` bytes.
 SluiceAnswer *sluice_estimator(const char *settings, uintptr_t length);
 
-// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Returns null if the answer was there
-// at once: it is in `ready` then. Otherwise `done` is told the answer later, once; free the operation after that.
+// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Waits for the answer
+// in this thread, at most `wait_ms` milliseconds. Returns null if the answer came: it is in `ready` then.
+// Otherwise `done` is told the answer later, once; free the operation after that.
 //
 // # Safety
 // `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a pointer.
@@ -62,6 +63,7 @@ SluiceOperation *sluice_call(const SluiceTarget *target,
                              uintptr_t body_length,
                              SluiceDone done,
                              uintptr_t context,
+                             uint32_t wait_ms,
                              SluiceAnswer **ready);
 
 // Cancels an operation: it gives back what it has, and `done` is told null, unless it was told the answer before.

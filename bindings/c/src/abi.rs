@@ -5,6 +5,7 @@
 use std::ffi::c_char;
 use std::ptr::{null, null_mut};
 use std::slice;
+use std::time::Duration;
 
 use serde_json::Value;
 use sluice_bindings::{Answer, Failure, Target};
@@ -71,8 +72,9 @@ pub unsafe extern "C" fn sluice_estimator(settings: *const c_char, length: usize
     given(at_once(|| Target::estimator(settings?).map(made)))
 }
 
-/// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Returns null if the answer was there
-/// at once: it is in `ready` then. Otherwise `done` is told the answer later, once; free the operation after that.
+/// Begins the operation `name` with `args` in JSON and, if `body` is not null, a body. Waits for the answer
+/// in this thread, at most `wait_ms` milliseconds. Returns null if the answer came: it is in `ready` then.
+/// Otherwise `done` is told the answer later, once; free the operation after that.
 ///
 /// # Safety
 /// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a pointer.
@@ -87,6 +89,7 @@ pub unsafe extern "C" fn sluice_call(
     body_length: usize,
     done: SluiceDone,
     context: usize,
+    wait_ms: u32,
     ready: *mut *mut SluiceAnswer,
 ) -> *mut SluiceOperation {
     // SAFETY: the caller's promise.
@@ -98,7 +101,7 @@ pub unsafe extern "C" fn sluice_call(
         (Err(failure), _) | (_, Err(failure)) => Box::pin(async move { Err(failure) }),
     };
     let tell = move |answer: Option<SluiceAnswer>| done(context, answer.map_or(null_mut(), given));
-    match begin(operation, tell) {
+    match begin(operation, Duration::from_millis(wait_ms.into()), tell) {
         Ok(cancelled) => Box::into_raw(Box::new(SluiceOperation(cancelled))),
         Err(answer) => {
             // SAFETY: the caller's promise.

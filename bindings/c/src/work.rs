@@ -4,10 +4,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde_json::Value;
 use sluice_bindings::{Answer, Failure, Operation, Target};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// What operations are called on.
@@ -98,18 +100,25 @@ pub(crate) fn blocking(work: impl Future<Output = Result<Answer, Failure>>) -> S
     catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|cause| panicked(&*cause))
 }
 
-/// Begins an operation, and tells its answer, or nothing after a cancellation, to `done`, in a thread of the runtime.
-/// Most grants from stock are there at once: they are returned.
+/// Begins an operation, and tells its answer, or nothing after a cancellation, to `done`, in a thread of the
+/// runtime. Returns an answer that comes within `wait`: most grants from stock are there at once, and a
+/// thread that waits is woken sooner than a program by another thread.
 pub(crate) fn begin(
     operation: impl FnOnce() -> Operation,
+    wait: Duration,
     done: impl FnOnce(Option<SluiceAnswer>) + Send + 'static,
 ) -> Result<CancellationToken, SluiceAnswer> {
     let runtime = runtime().map_err(failed)?;
     let guarded = || {
-        let _in_runtime = runtime.enter();
+        let in_runtime = runtime.enter();
         let mut work = operation();
         let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        (work, polled)
+        drop(in_runtime);
+        if polled.is_ready() || wait.is_zero() {
+            return (work, polled);
+        }
+        let waited = runtime.block_on(async { timeout(wait, work.as_mut()).await });
+        (work, waited.map_or(Poll::Pending, Poll::Ready))
     };
     let work = match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok((_, Poll::Ready(answered))) => return Err(answered.into()),

@@ -35,7 +35,7 @@ static SluiceAnswer *call(const SluiceTarget *target, const char *name, const ch
     Wait wait = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL};
     SluiceAnswer *ready = NULL;
     SluiceOperation *operation =
-        sluice_call(target, name, strlen(name), args, strlen(args), NULL, 0, done, (uintptr_t)&wait, &ready);
+        sluice_call(target, name, strlen(name), args, strlen(args), NULL, 0, done, (uintptr_t)&wait, 0, &ready);
     if (operation == NULL) {
         return checked(ready);
     }

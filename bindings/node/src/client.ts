@@ -2,6 +2,7 @@ import { asking } from "./credentials.js";
 import { Grant } from "./grant.js";
 import { Limiter } from "./limiter.js";
 import { Target } from "./native.js";
+import { Block } from "./nesting.js";
 import { Ops } from "./ops.js";
 import { type HeadersLike, pairs, parts, type Reply } from "./reply.js";
 import { Slot } from "./slot.js";
@@ -106,16 +107,16 @@ export class Client implements AsyncDisposable {
   ): Promise<T | Slot> {
     const [options, run] = typeof optionsOrCall === "function" ? [{}, optionsOrCall] : [optionsOrCall, call];
     const { signal, ...asked } = options;
-    const args = { dimensions: named(dimensions), ...asked };
+    const args = { dimensions: named(dimensions), ...asked, inside: Block.inside(this.#target) };
     const { value, made } = await this.#target.call("slot", args, { signal });
     const slot = Slot.of(made as Target, value, signal);
-    return run === undefined ? slot : slot.run(run);
+    return run === undefined ? slot : slot.run(this.#target, run);
   }
 
   /** Waits for a start and returns the grant: for a call whose end is elsewhere. */
   async grant(dimensions: Dimensions, options: SlotOptions = {}): Promise<Grant> {
     const { signal, ...asked } = options;
-    const args = { dimensions: named(dimensions), ...asked };
+    const args = { dimensions: named(dimensions), ...asked, inside: Block.inside(this.#target) };
     const { value, made } = await this.#target.call("slotGrant", args, { signal });
     return Grant.of(made as Target, value, signal);
   }
@@ -209,7 +210,7 @@ export class Client implements AsyncDisposable {
 
   /** @internal */
   limiter(options: object): Limiter {
-    return new Limiter(this.#target.look("limiter", options).made as Target);
+    return new Limiter(this.#target.look("limiter", options).made as Target, this.#target);
   }
 }
 

@@ -1,6 +1,7 @@
 /** The steps of one limited call of `fetch`. What a call costs, and what its reply means, is decided by `sluice-http`. */
 
 import type { Target } from "./native.js";
+import { Block } from "./nesting.js";
 import { pairs } from "./reply.js";
 
 /** The most of an error's body that is read before the fleet reacts, and the longest time for it. */
@@ -21,9 +22,11 @@ const NEVER_SENT = new Set([
 /** @internal */
 export class Limiter {
   readonly #target: Target;
+  readonly #client: Target;
 
-  constructor(target: Target) {
+  constructor(target: Target, client: Target) {
     this.#target = target;
+    this.#client = client;
   }
 
   async fetch(inner: typeof fetch, input: string | URL | Request, init?: RequestInit): Promise<Response> {
@@ -33,7 +36,7 @@ export class Limiter {
     const headers = new Headers(init?.headers ?? given?.headers);
     const signal = init?.signal ?? given?.signal;
     const bytes = await bodyOf(init?.body, given, headers);
-    const args = { method, url, headers: pairs(headers) };
+    const args = { method, url, headers: pairs(headers), inside: Block.inside(this.#client) };
     const {
       value,
       made: call,

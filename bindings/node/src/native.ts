@@ -1,5 +1,6 @@
 /** The border to the native module: operations by name, with arguments and answers as JSON. */
 
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { told } from "./errors.js";
@@ -39,7 +40,26 @@ interface NativeModule {
   endLog(): void;
 }
 
-const native = createRequire(__filename)(join(__dirname, "..", "sluice.node")) as NativeModule;
+const native = load();
+
+/** The module that was built here, or that of the platform's package. */
+function load(): NativeModule {
+  const require = createRequire(__filename);
+  const built = join(__dirname, "..", "sluice.node");
+  if (existsSync(built)) {
+    return require(built) as NativeModule;
+  }
+  const { platform, arch } = process;
+  const name = `@sluice/sdk-${platform}-${arch}${platform === "linux" ? "-gnu" : ""}`;
+  try {
+    return require(name) as NativeModule;
+  } catch (cause) {
+    throw new Error(
+      `the native module for this platform is missing: install ${name} of the same version, without --omit=optional; or build it (README.md)`,
+      { cause },
+    );
+  }
+}
 
 /** What an operation told and made. */
 export interface Answer {

@@ -1,10 +1,13 @@
 import type { Target } from "./native.js";
+import { Block } from "./nesting.js";
 import { type HeadersLike, pairs, parts, type Reply } from "./reply.js";
 import type { Basis, Costs, Observed, Replied } from "./values.js";
 
 /** A slot that is under way. */
 export class Slot implements AsyncDisposable {
   readonly #target: Target;
+  /** The concurrency limits that the call counts in. */
+  readonly #limits: readonly string[];
   /** How long DynamoDB took to grant the slot. */
   readonly acquiringMs: number;
   /** When the call was allowed to start. */
@@ -15,6 +18,7 @@ export class Slot implements AsyncDisposable {
 
   private constructor(target: Target, told: Told) {
     this.#target = target;
+    this.#limits = told.concurrencyLimits;
     this.acquiringMs = told.acquiringMs;
     this.startAt = told.startAt;
     this.basis = told.basis;
@@ -30,13 +34,15 @@ export class Slot implements AsyncDisposable {
   }
 
   /** @internal */
-  async run<T>(call: (slot: Slot) => Promise<T> | T): Promise<T> {
+  async run<T>(client: Target, call: (slot: Slot) => Promise<T> | T): Promise<T> {
+    const block = new Block(client, this.#limits);
     try {
-      return await call(this);
+      return await block.run(() => call(this));
     } catch (error) {
       this.hasFailed = true;
       throw error;
     } finally {
+      block.end();
       await this[Symbol.asyncDispose]();
     }
   }
@@ -76,6 +82,7 @@ export class Slot implements AsyncDisposable {
 }
 
 interface Told {
+  concurrencyLimits: readonly string[];
   acquiringMs: number;
   startAt: Date;
   basis: Basis;

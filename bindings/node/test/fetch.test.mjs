@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
+import { createOpenAI } from "@ai-sdk/openai";
 import Anthropic from "@anthropic-ai/sdk";
 import { limitedFetch } from "@sluice/sdk";
+import { generateText, streamText } from "ai";
 import OpenAI from "openai";
 import { DAYS, declare, eventually, level, requests, slots, tokens, world } from "./support.mjs";
 import { Vendor } from "./vendor.mjs";
@@ -174,4 +176,52 @@ test("the vendor refuses many calls without the limiter, and none with it", asyn
   // A little below the vendor's own limit: calls arrive unevenly.
   await world.client.ops.applyLimit(`${acme}#rpm`, { type: "requests", capacity: 5, refill: 19, perMs: 1_000 });
   assert.equal(await run(limited()), 0);
+});
+
+/** A model of the AI SDK. */
+const model = (fetch) => createOpenAI({ apiKey: "k", baseURL: `${vendor.url}/v1`, fetch }).chat("m");
+
+test("the AI SDK is limited and settled to the token, streams too", async () => {
+  await buckets();
+  const fetch = limited({ askUsage: true });
+  const reply = await generateText({ model: model(fetch), prompt: "Hello", maxOutputTokens: 400 });
+  assert.equal(reply.text, "Hello");
+  await become(1, 50, 0);
+  const stream = streamText({ model: model(fetch), prompt: "Hello", maxOutputTokens: 400 });
+  let text = "";
+  for await (const piece of stream.textStream) {
+    text += piece;
+  }
+  assert.equal(text, "Hel");
+  await become(2, 100, 0);
+});
+
+test("the AI SDK's own retries are admitted, and a stream that is left gives its slot back", async () => {
+  await buckets();
+  vendor.next.push([429, { "retry-after": "1" }, { error: { message: "slow down", code: "rate_limit_exceeded" } }]);
+  const reply = await generateText({ model: model(limited()), prompt: "Hello", maxOutputTokens: 400 });
+  assert.equal(reply.text, "Hello");
+  assert.equal(vendor.calls, 2);
+  assert.equal(await level(`${acme}#concurrent`), 2);
+
+  const stop = new AbortController();
+  const providerOptions = { openai: { user: "pause" } };
+  const asked = { model: model(limited()), prompt: "Hello", maxOutputTokens: 400, providerOptions, maxRetries: 0 };
+  const stream = streamText({ ...asked, abortSignal: stop.signal, onError: () => undefined });
+  for await (const piece of stream.textStream) {
+    assert.equal(piece, "Hel");
+    assert.equal(await level(`${acme}#concurrent`), 1);
+    stop.abort();
+  }
+  await eventually("the slot is back", async () => (await level(`${acme}#concurrent`)) === 2);
+});
+
+test("the vendor refuses none of the AI SDK's calls behind the limiter", async () => {
+  // A little below the vendor's own limit.
+  await declare({ type: "requests", capacity: 3, refill: 19, perMs: 20_000 }, "rpm", acme);
+  vendor.allow(4, 1);
+  const call = () => generateText({ model: model(limited({ patienceMs: 20_000 })), prompt: "Hello" });
+  const replies = await Promise.all(Array.from({ length: 6 }, call));
+  assert.equal(replies.length, 6);
+  assert.equal(vendor.refused, 0);
 });

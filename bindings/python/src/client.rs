@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sluice_sdk::reservations::ReservationConfig;
-use sluice_sdk::{Client, Closed, Ticket};
+use sluice_sdk::{Client, Closed, Dimension, Ticket};
 
 use crate::arguments::{OwnReply, duration, headers, optional_duration, quantity, request};
 use crate::errors::error;
@@ -67,9 +67,10 @@ impl NativeClient {
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
         max_wait: Option<&Bound<'_, PyAny>>,
+        inside: Vec<String>,
     ) -> PyResult<Operation> {
         let slot = self.slot_builder(py, dimensions, costs, max_wait)?;
-        Ok(Operation::new(RunningSlot::start(slot)))
+        Ok(Operation::new(self.sluice(py)?.inside_slots(&limits_of(&inside), RunningSlot::start(slot))))
     }
 
     fn slot_grant(
@@ -78,9 +79,11 @@ impl NativeClient {
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
         max_wait: Option<&Bound<'_, PyAny>>,
+        inside: Vec<String>,
     ) -> PyResult<Operation> {
         let slot = self.slot_builder(py, dimensions, costs, max_wait)?;
-        Ok(Operation::new(async move { slot.grant().await.map(UndeliveredGrant::new) }))
+        let waited = async move { slot.grant().await.map(UndeliveredGrant::new) };
+        Ok(Operation::new(self.sluice(py)?.inside_slots(&limits_of(&inside), waited)))
     }
 
     fn redeem(&self, py: Python<'_>, ticket: &str) -> PyResult<Operation> {
@@ -240,6 +243,11 @@ impl NativeClient {
             None => slot,
         })
     }
+}
+
+/// The concurrency limits of the slots in which the caller's code runs, as Python knows them.
+pub(crate) fn limits_of(inside: &[String]) -> Vec<Dimension> {
+    inside.iter().filter_map(|name| Dimension::new(name).ok()).collect()
 }
 
 impl IntoPython for Closed {

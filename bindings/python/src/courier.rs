@@ -1,20 +1,20 @@
-//! The thread that brings answers and log records to Python. The threads of the runtime never wait for the
-//! interpreter: renewals of leases must not wait while Python computes.
+//! The thread that brings log records to Python. The threads of the runtime never wait for the interpreter:
+//! renewals of leases must not wait while Python computes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use sluice_bindings::logs::MOST_WAITING;
 
-use crate::answer::{Answer, settle};
 use crate::process::PerProcess;
 
 /// What is brought to Python.
 pub(crate) enum Parcel {
-    /// The answer for a future of an event loop.
-    Answer { event_loop: Py<PyAny>, future: Py<PyAny>, answer: Answer },
     /// A call of Python code that waits for nothing.
     Call(Box<dyn FnOnce(Python<'_>) + Send>),
     /// The interpreter ends.
@@ -26,6 +26,8 @@ const MOST_AT_ONCE: usize = 1_024;
 
 pub(crate) struct Courier {
     sender: Sender<Parcel>,
+    /// How many log records wait.
+    records: Arc<AtomicUsize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -38,15 +40,23 @@ pub(crate) fn of_process() -> PyResult<&'static Courier> {
         let thread = std::thread::Builder::new().name("sluice-courier".to_owned());
         let thread = thread.spawn(move || bring_all(&receiver));
         let thread = thread.map_err(|error| PyOSError::new_err(format!("sluice cannot start a thread: {error}")))?;
-        Ok(Courier { sender, thread: Mutex::new(Some(thread)) })
+        Ok(Courier { sender, records: Arc::default(), thread: Mutex::new(Some(thread)) })
     })
 }
 
-/// Sends a call, if this process has a courier.
-pub(crate) fn call(call: impl FnOnce(Python<'_>) + Send + 'static) {
-    if let Some(courier) = COURIER.get() {
-        courier.send(Parcel::Call(Box::new(call)));
+/// Sends a log record. Returns false if too many wait, or if this process has no courier.
+pub(crate) fn log(write: impl FnOnce(Python<'_>) + Send + 'static) -> bool {
+    let Some(courier) = COURIER.get() else { return false };
+    if courier.records.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+        courier.records.fetch_sub(1, Ordering::Relaxed);
+        return false;
     }
+    let records = Arc::clone(&courier.records);
+    courier.send(Parcel::Call(Box::new(move |py| {
+        records.fetch_sub(1, Ordering::Relaxed);
+        write(py);
+    })));
+    true
 }
 
 impl Courier {
@@ -81,39 +91,11 @@ fn bring_all(receiver: &Receiver<Parcel>) {
 /// Brings each parcel. Returns whether it was the last.
 fn bring(py: Python<'_>, parcels: impl Iterator<Item = Parcel>) -> bool {
     let mut is_over = false;
-    let mut deliveries: Vec<(Py<PyAny>, Answers)> = Vec::new();
     for parcel in parcels {
         match parcel {
-            Parcel::Answer { event_loop, future, answer } => {
-                match deliveries.iter_mut().find(|(of, _)| of.is(&event_loop)) {
-                    Some((_, answers)) => answers.push((future, answer)),
-                    None => deliveries.push((event_loop, vec![(future, answer)])),
-                }
-            }
             Parcel::Call(call) => call(py),
             Parcel::Stop => is_over = true,
         }
     }
-    for (event_loop, answers) in deliveries {
-        let delivery = Delivery(Mutex::new(answers));
-        // An event loop that is closed takes nothing: the answers are dropped, and give back what they hold.
-        let _ = event_loop.call_method1(py, "call_soon_threadsafe", (delivery,));
-    }
     is_over
-}
-
-/// Answers for the futures of one event loop.
-#[pyclass(frozen, module = "sluice._native")]
-struct Delivery(Mutex<Answers>);
-
-/// Futures, and the answer of each.
-type Answers = Vec<(Py<PyAny>, Answer)>;
-
-#[pymethods]
-impl Delivery {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let answers = std::mem::take(&mut *self.0.lock());
-        // An error of one, as of an event loop that is not asyncio's, does not keep the others from their answers.
-        answers.into_iter().map(|(future, answer)| settle(future.bind(py), answer)).fold(Ok(()), Result::and)
-    }
 }

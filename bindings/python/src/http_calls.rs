@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 use sluice_http::{Limiter, OpenReply, Started, StartedCall};
 
 use crate::arguments::headers;
-use crate::client::NativeClient;
+use crate::client::{NativeClient, limits_of};
 use crate::errors::forked;
 use crate::operation::Operation;
 use crate::process::{OfProcess, PerProcess, runtime};
@@ -69,13 +69,15 @@ impl NativeLimiter {
         url: &str,
         of: &Bound<'_, PyAny>,
         body: Option<Vec<u8>>,
+        inside: Vec<String>,
     ) -> PyResult<Operation> {
-        let limiter = self.limiter(py)?.clone();
+        let (limiter, sluice) = (self.limiter(py)?.clone(), self.client.get().sluice(py)?);
         let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("{method} {url}: {error}"));
         let method: Method = method.parse().map_err(|error: http::method::InvalidMethod| wrong(&error))?;
         let url: Uri = url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error))?;
         let headers = header_map(&headers(of)?);
-        Ok(Operation::new(async move { limiter.start(&method, &url, &headers, body.as_deref()).await }))
+        let started = async move { limiter.start(&method, &url, &headers, body.as_deref()).await };
+        Ok(Operation::new(sluice.inside_slots(&limits_of(&inside), started)))
     }
 }
 

@@ -13,6 +13,7 @@ mod grant;
 mod http_calls;
 mod limits;
 mod logs;
+mod mailbox;
 mod operation;
 mod ops;
 mod process;

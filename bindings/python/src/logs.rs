@@ -1,6 +1,5 @@
 //! Events of the SDK in the logger `sluice` of Python's `logging`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,18 +7,13 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use sluice_bindings::logs::{Logger, Record, log_to};
+use sluice_bindings::logs::{Record, log_in_place_if};
 use tracing::Level;
 
 use crate::courier;
 
 /// How long a change of the logger's level may take to be noticed.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
-
-/// The most records that wait for the interpreter. What is beyond is dropped.
-const MOST_WAITING: usize = 10_000;
-
-static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// The lowest level of the logger, in Python's numbers.
 static LEVEL: AtomicUsize = AtomicUsize::new(30);
@@ -36,7 +30,11 @@ pub(crate) fn follow_level(py: Python<'_>) {
         return;
     }
     if followed.is_none() {
-        log_to(Some(Arc::new(ToLogging)));
+        // What finds no room is counted, and reported when there is room again.
+        log_in_place_if(
+            |level| number(level) >= LEVEL.load(Ordering::Relaxed),
+            |record| courier::log(move |py| write(py, &record)),
+        );
     }
     *followed = Some(now);
     drop(followed);
@@ -62,7 +60,6 @@ const fn number(level: Level) -> usize {
 
 /// Writes a record to the logger. A failure of a log must not fail anything else.
 fn write(py: Python<'_>, record: &Record) {
-    WAITING.fetch_sub(1, Ordering::Relaxed);
     let write = || -> PyResult<()> {
         let fields = PyDict::new(py);
         record.fields.iter().try_for_each(|(name, value)| fields.set_item(name, value))?;
@@ -75,21 +72,5 @@ fn write(py: Python<'_>, record: &Record) {
     };
     if let Err(error) = write() {
         error.write_unraisable(py, None);
-    }
-}
-
-struct ToLogging;
-
-impl Logger for ToLogging {
-    fn is_enabled(&self, level: Level) -> bool {
-        number(level) >= LEVEL.load(Ordering::Relaxed)
-    }
-
-    fn log(&self, record: Record) {
-        if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        courier::call(move |py| write(py, &record));
     }
 }

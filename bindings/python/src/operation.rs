@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::answer::{Answer, settle};
-use crate::courier::{self, Parcel};
 use crate::errors::Raise;
 use crate::logs;
+use crate::mailbox::Mailbox;
 use crate::process::runtime;
 use crate::values::IntoPython;
 
@@ -91,13 +91,8 @@ impl Operation {
         match polled {
             Poll::Ready(answer) => settle(&future, answer)?,
             Poll::Pending => {
-                let courier = courier::of_process()?;
-                let parcel = (event_loop.unbind(), future.clone().unbind());
-                let task = runtime.spawn(async move {
-                    let answer = work.await;
-                    let (event_loop, future) = parcel;
-                    courier.send(Parcel::Answer { event_loop, future, answer });
-                });
+                let (mailbox, told) = (Mailbox::of(&event_loop)?, future.clone().unbind());
+                let task = runtime.spawn(async move { mailbox.put(told, work.await) });
                 future.call_method1("add_done_callback", (Canceller(task.abort_handle()),))?;
             }
         }

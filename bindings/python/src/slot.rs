@@ -146,6 +146,11 @@ impl NativeSlot {
     }
 
     #[getter]
+    fn concurrency_limits(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.slot(py)?.concurrency_limits().iter().map(ToString::to_string).collect())
+    }
+
+    #[getter]
     fn acquiring(&self, py: Python<'_>) -> PyResult<f64> {
         Ok(self.slot(py)?.acquiring().as_secs_f64())
     }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
-import subprocess
 import sys
 import time
 import warnings
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 import sluice
+from sluice.testkit import sandbox
 
 TABLE = "ontopix-vendor-buckets-sandbox"
 ROOT = Path(__file__).parents[3]
@@ -31,31 +30,23 @@ def _command() -> str:
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    output = tmp_path_factory.mktemp("sandbox") / "output.txt"
-    with output.open("w") as file:
-        sandbox = subprocess.Popen([_command(), "sandbox", "--port", "0"], stdout=file, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + 30
-        while not (found := re.search(r"SLUICE_ENDPOINT_URL=(\S+)", output.read_text())):
-            assert sandbox.poll() is None, output.read_text()
-            assert time.monotonic() < deadline, f"the sandbox is not up after 30 s: {output.read_text()}"
-            time.sleep(0.05)
-        yield found[1]
-    finally:
-        sandbox.terminate()
-        sandbox.wait(10)
+def served() -> Iterator[dict[str, str]]:
+    with sandbox(_command()) as variables:
+        yield variables
+
+
+@pytest.fixture
+def endpoint(served: dict[str, str]) -> str:
+    return served["SLUICE_ENDPOINT_URL"]
 
 
 @pytest.fixture(autouse=True)
-def environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(served: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What `sluice sandbox` prints to export. Children inherit it."""
     for name in [name for name in os.environ if name.startswith(("SLUICE_", "AWS_")) and name != "SLUICE_COMMAND"]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("SLUICE_ENV", "sandbox")
-    monkeypatch.setenv("SLUICE_ENDPOINT_URL", endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
+    for name, value in served.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 
 import pytest
 
@@ -39,6 +41,38 @@ def test_the_level_of_the_logger_is_followed(
 
     with caplog.at_level(logging.INFO, "sluice"):
         assert eventually(is_logged), "INFO is logged within a second of the change"
+
+
+def test_records_that_find_no_room_are_counted(
+    client: sluice.Client, declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=86_400.0))
+    may_write = threading.Event()
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            may_write.wait(30)
+
+    logger, slow = logging.getLogger("sluice"), Slow()
+    logger.addHandler(slow)
+    try:
+        with caplog.at_level(logging.DEBUG, "sluice"):
+            # The level is followed within a second.
+            time.sleep(1.1)
+            for _ in range(11_000):
+                client.acquire(rpm)
+            may_write.set()
+
+            def dropped() -> list[int]:
+                client.acquire(rpm)
+                records = [record for record in caplog.records if getattr(record, "event", "") == "log.dropped"]
+                return [int(record.fields["records"]) for record in records]  # type: ignore[attr-defined]
+
+            assert eventually(lambda: bool(dropped()), 20)
+            assert 0 < dropped()[0] <= 1_100
+    finally:
+        logger.removeHandler(slow)
+        may_write.set()
 
 
 async def test_a_logger_that_fails_fails_nothing_else(

@@ -70,6 +70,17 @@ pub(crate) fn usage(used: Option<Costs>) -> Usage {
     Usage::from(used.collect::<Vec<_>>())
 }
 
+/// The concurrency limits of the slots in which the caller's code runs: `concurrencyLimits` of each that has
+/// not ended. The caller's language knows them, and the task that calls the SDK does not.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Inside(Vec<String>);
+
+impl Inside {
+    pub(crate) fn limits(&self) -> Vec<Dimension> {
+        self.0.iter().filter_map(|name| Dimension::new(name).ok()).collect()
+    }
+}
+
 pub(crate) fn dimension(name: &str) -> Result<Dimension, Failure> {
     Dimension::new(name).map_err(Failure::argument)
 }

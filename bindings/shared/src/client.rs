@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_sdk::reservations::ReservationConfig;
-use sluice_sdk::{Client, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
+use sluice_sdk::{Client, Dimension, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
 
-use crate::arguments::{Asked, Head, Ms, Number, OwnReply, dimension, headers, read, time};
+use crate::arguments::{Asked, Head, Inside, Ms, Number, OwnReply, dimension, headers, read, time};
 use crate::failure::Failure;
 use crate::grant::{HeldGrant, UndeliveredGrant};
 use crate::slot::RunningSlot;
@@ -33,6 +33,8 @@ struct SlotAsked {
     asked: Asked,
     max_wait_ms: Option<Ms>,
     timeout_ms: Option<Ms>,
+    #[serde(default)]
+    inside: Inside,
 }
 
 #[derive(Deserialize)]
@@ -74,12 +76,14 @@ pub(crate) fn call(client: &Client, name: &str, arguments: Value, bytes: Bytes) 
     Some(match name {
         "acquire" => begin(read::<Acquire>(name, arguments), |acquire| operation(acquired(client, acquire))),
         "slot" => begin(read::<SlotAsked>(name, arguments), |asked| {
-            let slot = slot(&client, asked);
-            operation(async move { RunningSlot::start(slot).await.map(RunningSlot::delivered) })
+            let (inside, slot) = slot(&client, asked);
+            let started = async move { RunningSlot::start(slot).await.map(RunningSlot::delivered) };
+            operation(client.inside_slots(&inside, started))
         }),
         "slotGrant" => begin(read::<SlotAsked>(name, arguments), |asked| {
-            let slot = slot(&client, asked);
-            operation(async move { Ok::<_, LimitError>(granted(UndeliveredGrant::new(slot.grant().await?))) })
+            let (inside, slot) = slot(&client, asked);
+            let waited = async move { Ok::<_, LimitError>(granted(UndeliveredGrant::new(slot.grant().await?))) };
+            operation(client.inside_slots(&inside, waited))
         }),
         "redeem" => begin(named(arguments), |Named { ticket, .. }| operation(redeemed(client, ticket))),
         "admit" => begin(read::<Admit>(name, arguments), |asked| {
@@ -154,11 +158,11 @@ fn granted(grant: UndeliveredGrant) -> Answer {
     Answer { value: held.told(), made: Some(Kind::Grant(Arc::new(held)).into()), ..Answer::default() }
 }
 
-fn slot(client: &Client, asked: SlotAsked) -> SlotBuilder {
-    let SlotAsked { asked, max_wait_ms, timeout_ms } = asked;
+fn slot(client: &Client, asked: SlotAsked) -> (Vec<Dimension>, SlotBuilder) {
+    let SlotAsked { asked, max_wait_ms, timeout_ms, inside } = asked;
     let slot = client.slot(asked.request());
     let slot = time(max_wait_ms).into_iter().fold(slot, SlotBuilder::max_wait);
-    time(timeout_ms).into_iter().fold(slot, SlotBuilder::timeout)
+    (inside.limits(), time(timeout_ms).into_iter().fold(slot, SlotBuilder::timeout))
 }
 
 #[derive(Deserialize)]
@@ -202,7 +206,7 @@ pub(crate) fn look(client: &Client, name: &str, arguments: Value) -> Result<Answ
         "limiter" => {
             let asked: Limiting = read(name, arguments)?;
             asked.buckets.iter().flatten().try_for_each(|name| dimension(name).map(drop))?;
-            Ok(Answer::made(Kind::Limiter(http::limiter(client.clone(), asked))))
+            Ok(Answer::made(Kind::Limiter(http::limiter(client.clone(), asked), client.clone())))
         }
         _ => Err(Failure::argument(format!("a client has no operation {name:?}"))),
     }

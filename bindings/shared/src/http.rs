@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_http::{Limiter, OpenReply, Started, StartedCall};
 use sluice_sdk::{Client, Dimension};
 
-use crate::arguments::{Head, read, time};
+use crate::arguments::{Head, Inside, read, time};
 use crate::client::{Kept, Limiting};
 use crate::failure::Failure;
 use crate::target::{Answer, Bytes, Kind, Operation, begin, operation};
@@ -34,16 +34,24 @@ struct Request {
     url: String,
     #[serde(default)]
     headers: Vec<(String, String)>,
+    #[serde(default)]
+    inside: Inside,
 }
 
 /// Waits until the call may start. Nothing is made if nothing limits it, or if there is a reply beyond the patience.
-pub(crate) fn start(limiter: &Limiter, name: &str, arguments: Value, body: Bytes) -> Option<Operation> {
+pub(crate) fn start(
+    limiter: &Limiter,
+    client: &Client,
+    name: &str,
+    arguments: Value,
+    body: Bytes,
+) -> Option<Operation> {
     if name != "start" {
         return None;
     }
     let limiter = limiter.clone();
-    Some(begin(read::<Request>(name, arguments), |Request { method, url, headers }| {
-        operation(async move {
+    Some(begin(read::<Request>(name, arguments), |Request { method, url, headers, inside }| {
+        operation(client.inside_slots(&inside.limits(), async move {
             let wrong = |error: &dyn std::fmt::Display| Failure::argument(format!("{method} {url}: {error}"));
             let parsed_method: Method = method.parse().map_err(|error: http::method::InvalidMethod| wrong(&error))?;
             let parsed_url: Uri = url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error))?;
@@ -56,7 +64,7 @@ pub(crate) fn start(limiter: &Limiter, name: &str, arguments: Value, body: Bytes
                 Started::Refused(reply) => refused(reply.map(|body| body.to_vec())),
                 _ => Answer::default(),
             })
-        })
+        }))
     }))
 }
 

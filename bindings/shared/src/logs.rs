@@ -78,7 +78,15 @@ pub fn log_to(logger: Option<Arc<dyn Logger>>) {
 /// Sends events of this level and above to `take`, which must not wait, and returns false if it has no room.
 /// What it does not take is counted (`log.dropped`).
 pub fn log_in_place(level: Level, take: impl Fn(Record) -> bool + Send + Sync + 'static) {
-    log_to(Some(Arc::new(InPlace { level, take, dropped: AtomicUsize::new(0) })));
+    log_in_place_if(move |of| of <= level, take);
+}
+
+/// The same for the events of the levels that `is_enabled`, which may change its mind.
+pub fn log_in_place_if(
+    is_enabled: impl Fn(Level) -> bool + Send + Sync + 'static,
+    take: impl Fn(Record) -> bool + Send + Sync + 'static,
+) {
+    log_to(Some(Arc::new(InPlace { is_enabled, take, dropped: AtomicUsize::new(0) })));
 }
 
 /// The most events that wait for the program.
@@ -97,15 +105,19 @@ pub fn log_in_thread(level: Level, log: impl Fn(Record) + Send + 'static) -> std
     Ok(())
 }
 
-struct InPlace<T> {
-    level: Level,
+struct InPlace<E, T> {
+    is_enabled: E,
     take: T,
     dropped: AtomicUsize,
 }
 
-impl<T: Fn(Record) -> bool + Send + Sync + 'static> Logger for InPlace<T> {
+impl<E, T> Logger for InPlace<E, T>
+where
+    E: Fn(Level) -> bool + Send + Sync + 'static,
+    T: Fn(Record) -> bool + Send + Sync + 'static,
+{
     fn is_enabled(&self, level: Level) -> bool {
-        level <= self.level
+        (self.is_enabled)(level)
     }
 
     fn log(&self, record: Record) {

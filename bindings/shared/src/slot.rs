@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_sdk::{LimitError, Slot, SlotBuilder};
+use sluice_sdk::{Dimension, LimitError, Slot, SlotBuilder};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -79,6 +79,7 @@ impl RunningSlot {
             "acquiringMs": ms(slot.acquiring()),
             "startAt": instant(slot.start_at()),
             "basis": basis(slot.basis()),
+            "concurrencyLimits": slot.concurrency_limits().iter().map(Dimension::as_str).collect::<Vec<_>>(),
         });
         let made = Kind::Slot(Arc::new(HeldSlot { slot, running: Mutex::new(Some(self)) }));
         Answer { value, made: Some(made.into()), ..Answer::default() }

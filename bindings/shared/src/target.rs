@@ -64,8 +64,8 @@ pub(crate) enum Kind {
     Tracker(ReservationTracker),
     /// An estimator of tokens.
     Estimator(Arc<TokenEstimator>),
-    /// A limiter of HTTP calls.
-    Limiter(Limiter),
+    /// A limiter of HTTP calls, and its client.
+    Limiter(Limiter, Client),
     /// An HTTP call that may be made.
     Call(Arc<Mutex<Option<StartedCall>>>),
     /// A reply whose body is read.
@@ -131,8 +131,8 @@ impl Target {
             Kind::Grant(held) => grant::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
             Kind::Slot(held) => slot::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
             Kind::Tracker(of) => tracker::call(of, name, arguments).unwrap_or_else(|| self.unknown(name)),
-            Kind::Limiter(limiter) => {
-                http::start(limiter, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
+            Kind::Limiter(limiter, client) => {
+                http::start(limiter, client, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
             }
             Kind::Call(call) => http::call(call, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
             Kind::Reply(reply) => http::reply(reply, name).unwrap_or_else(|| self.unknown(name)),
@@ -153,7 +153,7 @@ impl Target {
             Kind::Estimator(of) => tracker::look_at_estimator(of, name, arguments),
             Kind::Call(call) => http::look(call, name, arguments),
             Kind::Reply(reply) => http::end_without_wait(reply, name),
-            Kind::Limiter(_) => Err(self.unknown_name(name)),
+            Kind::Limiter(..) => Err(self.unknown_name(name)),
         }
     }
 
@@ -195,7 +195,7 @@ impl Kind {
             Self::Slot(_) => "a slot",
             Self::Tracker(_) => "a tracker",
             Self::Estimator(_) => "an estimator",
-            Self::Limiter(_) => "a limiter",
+            Self::Limiter(..) => "a limiter",
             Self::Call(_) => "a call",
             Self::Reply(_) => "a reply",
         }

@@ -96,3 +96,21 @@ async fn what_cannot_be_used_is_told_with_its_name() {
     let failure = told(&client, "slot", json!({ "dimensions": [SLOTS], "costs": { SLOTS: 5 } })).await.unwrap_err();
     assert_eq!(failure.class, "NeverSatisfiableError");
 }
+
+#[tokio::test]
+async fn a_slot_inside_of_a_slot_of_the_same_bucket_is_an_error_if_the_caller_says_where_it_is() {
+    let client = client().await;
+    let outer = called(&client, "slot", json!({ "dimensions": [SLOTS] })).await.unwrap();
+    assert_eq!(outer.value["concurrencyLimits"], json!([SLOTS]));
+    let inside = json!({ "dimensions": [SLOTS], "maxWaitMs": 5_000, "inside": outer.value["concurrencyLimits"] });
+    for name in ["slot", "slotGrant"] {
+        let failure = called(&client, name, inside.clone()).await.unwrap_err();
+        assert_eq!(failure.class, "RequestError");
+        assert!(failure.message.contains("inside of another slot"), "{}", failure.message);
+    }
+    // Elsewhere it waits, and the limit of another bucket does not matter.
+    let elsewhere = json!({ "dimensions": [SLOTS], "maxWaitMs": 0, "inside": ["other#concurrent"] });
+    assert_eq!(called(&client, "slot", elsewhere).await.unwrap_err().class, "RefusedError");
+    told(&outer.made.unwrap(), "end", json!({ "hasFailed": false })).await.unwrap();
+    assert_eq!(free(&client).await, 1.0);
+}

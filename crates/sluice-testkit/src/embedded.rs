@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_smithy_async::time::TimeSource;
+use aws_smithy_runtime_api::client::http::{SharedHttpConnector, http_client_fn};
 use dynoxide::Database;
 use sluice_sdk::core::Put;
 use sluice_sdk::core::schema::KEY;
@@ -17,6 +18,7 @@ use crate::clock::TestClock;
 use crate::endpoint;
 use crate::engine;
 use crate::faults::Faults;
+use crate::faulty_server;
 use crate::link;
 use crate::meter::Meter;
 use crate::profile::DynamoProfile;
@@ -177,18 +179,23 @@ impl EmbeddedDynamo {
     /// As [`dynamodb`](Self::dynamodb), on a machine with this clock, which also signs the requests.
     #[must_use]
     pub fn dynamodb_on(&self, clock: Clock) -> aws_sdk_dynamodb::Client {
-        let http_client = link::in_process(
-            self.database.clone(),
-            self.clock.clone(),
-            (self.profile.clone(), self.rows_on_a_page),
-            self.meter.clone(),
-            self.faults.clone(),
-        );
+        let link = self.link();
+        let http_client = http_client_fn(move |_, _| link.clone());
         let second = Duration::from_secs(1);
         let config = endpoint::config(http_client)
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(second).build())
             .time_source(Signing(clock));
         aws_sdk_dynamodb::Client::from_conf(config.build())
+    }
+
+    fn link(&self) -> SharedHttpConnector {
+        link::in_process(
+            self.database.clone(),
+            self.clock.clone(),
+            (self.profile.clone(), self.rows_on_a_page),
+            self.meter.clone(),
+            self.faults.clone(),
+        )
     }
 
     /// A client of Sluice, with its own memory, as another process would have it.
@@ -228,6 +235,15 @@ impl EmbeddedDynamo {
         Server::start(self.database.clone(), address).await
     }
 
+    /// As [`serve`](Self::serve), and requests are metered and meet the faults: a lost request or reply is a
+    /// connection that breaks. Not all checks of requests are made that `serve` makes.
+    ///
+    /// # Errors
+    /// [`ServerError`] if the address is in use, or does not belong to this machine.
+    pub async fn serve_with_faults(&self, address: SocketAddr) -> Result<Server, ServerError> {
+        faulty_server::serve(self.link(), address).await
+    }
+
     /// The engine's clock.
     #[must_use]
     pub const fn clock(&self) -> &TestClock {
@@ -240,7 +256,8 @@ impl EmbeddedDynamo {
         &self.meter
     }
 
-    /// The faults that the in-process clients meet.
+    /// The faults that the in-process clients meet, and those of
+    /// [`serve_with_faults`](Self::serve_with_faults).
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults

@@ -89,6 +89,27 @@ impl Fault {
         Self::service("ProvisionedThroughputExceededException", 400, json!({ "message": message }))
     }
 
+    /// One of those that happen, of a request about rows.
+    fn at_random(call: Call<'_>) -> Self {
+        let late = Duration::from_millis(fastrand::u64(20..200));
+        match fastrand::u8(0..8) {
+            0 => Self::LoseRequest,
+            1 => Self::LoseReply,
+            2 => Self::FailAfterwards,
+            3 => Self::Delay(late),
+            4 => Self::DelayReply(late),
+            5 if call.operation == Operation::TransactWriteItems => {
+                let mut codes = vec!["None"; call.actions()];
+                if let Some(code) = codes.first_mut() {
+                    *code = "TransactionConflict";
+                }
+                Self::cancelled(&codes)
+            }
+            5 if call.operation.is_write() => Self::conflict(),
+            _ => Self::throttled(),
+        }
+    }
+
     /// An error of the service.
     #[must_use]
     pub fn service(exception: &str, status: u16, mut body: serde_json::Value) -> Self {
@@ -127,6 +148,14 @@ pub struct Call<'a> {
     pub operation: Operation,
     /// The body of the request, in DynamoDB's JSON.
     pub body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// How many rows a transaction is about.
+    fn actions(&self) -> usize {
+        let request = serde_json::from_slice::<serde_json::Value>(self.body).unwrap_or_default();
+        request["TransactItems"].as_array().map_or(0, Vec::len)
+    }
 }
 
 /// A request that DynamoDB has answered.
@@ -187,6 +216,13 @@ impl Faults {
     /// Calls `draw` to choose the fault of every request, once the queued faults are used up.
     pub fn draw(&self, draw: impl Fn(Call<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.locked().draw = Some(Arc::new(draw));
+    }
+
+    /// Gives this share of the requests about rows a fault at random: a request that is throttled, lost or
+    /// late, or that is applied although its reply is lost, late, or an internal error; and conflicts of
+    /// writes.
+    pub fn at_random(&self, share: f64) {
+        self.draw(move |call| (call.operation.is_metered() && fastrand::f64() < share).then(|| Fault::at_random(call)));
     }
 
     /// Calls `watch` for every request that the engine has answered, in the order of the answers, once for

@@ -34,6 +34,7 @@ mod embedded;
 mod endpoint;
 mod engine;
 mod faults;
+mod faulty_server;
 mod item_size;
 mod link;
 mod meter;

@@ -23,20 +23,19 @@ use crate::operation::Operation;
 use crate::profile::DynamoProfile;
 use crate::rights;
 
-/// An HTTP client that calls `database` directly, or through a modelled service.
+/// A connection that calls `database` directly, or through a modelled service.
 pub(crate) fn in_process(
     database: Database,
     clock: TestClock,
     (profile, rows_on_a_page): (Option<DynamoProfile>, Option<u32>),
     meter: Meter,
     faults: Faults,
-) -> SharedHttpClient {
+) -> SharedHttpConnector {
     let end = match profile {
         None => End::Engine(database),
         Some(profile) => End::Modelled(database, profile),
     };
-    let link = SharedHttpConnector::new(Link { end, clock: Some(clock), rows_on_a_page, meter, faults });
-    http_client_fn(move |_, _| link.clone())
+    SharedHttpConnector::new(Link { end, clock: Some(clock), rows_on_a_page, meter, faults })
 }
 
 /// `http_client`, with its requests counted and with faults.

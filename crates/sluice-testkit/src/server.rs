@@ -40,6 +40,23 @@ pub enum ServerError {
 
 impl Server {
     pub(crate) async fn start(database: Database, address: SocketAddr) -> Result<Self, ServerError> {
+        Self::run(address, |listener, stopped| {
+            let shutdown = async move {
+                let _ = stopped.await;
+            };
+            dynoxide::server::serve_with_shutdown(listener, database, shutdown)
+        })
+        .await
+    }
+
+    /// Runs `serve`, which serves until it is stopped.
+    pub(crate) async fn run<F>(
+        address: SocketAddr,
+        serve: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> F,
+    ) -> Result<Self, ServerError>
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
         let bound = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AddrInUse => ServerError::InUse { address },
             _ => ServerError::Bind { address, source },
@@ -47,10 +64,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(bound)?;
         let address = listener.local_addr().map_err(bound)?;
         let (stop, stopped) = oneshot::channel();
-        let shutdown = async move {
-            let _ = stopped.await;
-        };
-        let task = tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, shutdown));
+        let task = tokio::spawn(serve(listener, stopped));
         Ok(Self { address, stop: Some(stop), task })
     }
 

@@ -67,6 +67,7 @@ mod refusals;
 mod refusals_together;
 mod replies;
 mod rounding;
+mod served_faults;
 mod settle;
 mod settled_together;
 mod shadow;

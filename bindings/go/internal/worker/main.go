@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -78,6 +79,10 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 		cost := wants[dimension]
 		asked := time.Now().UnixMicro()
 		grant, retry, err := client.Acquire(ctx, sluice.On(dimension).Cost(dimension, cost))
+		if errors.Is(err, sluice.ErrStore) {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -97,7 +102,8 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 		write(granted)
 		time.Sleep(time.Duration(5+rand.Intn(10)) * time.Millisecond)
 		write(event{"event": "released", "id": id, "dimension": dimension, "at_micros": time.Now().UnixMicro(), "how": "released"})
-		if _, err := grant.Release(ctx); err != nil {
+		// If that fails, the sweep gives back what the lease holds.
+		if _, err := grant.Release(ctx); err != nil && !errors.Is(err, sluice.ErrLimit) {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sluice import _native
 from sluice._base import BaseClient, Costs, own, text
 from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker
+from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
 
 if TYPE_CHECKING:
@@ -203,21 +204,22 @@ class AsyncSlotContext:
     ) -> None:
         self._client = client
         self._asked = (dimensions, costs, max_wait)
-        self._slots: list[_native.Slot] = []
+        self._slots: list[tuple[_native.Slot, Block]] = []
 
     async def grant(self) -> AsyncGrant:
         """Waits for the start and returns the grant: for a call whose end is elsewhere."""
-        return AsyncGrant(await self._client.slot_grant(*self._asked))
+        return AsyncGrant(await self._client.slot_grant(*self._asked, inside(self._client)))
 
     async def __aenter__(self) -> AsyncSlot:
-        slot = await self._client.slot(*self._asked)
-        self._slots.append(slot)
+        slot = await self._client.slot(*self._asked, inside(self._client))
+        self._slots.append((slot, Block(self._client, slot.concurrency_limits)))
         return AsyncSlot(slot)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        slot = self._slots.pop()
+        slot, block = self._slots.pop()
+        block.end()
         if error is not None and not isinstance(error, Exception):
             # An interrupt: the vendor may have worked. It is not waited for.
             slot.abandon()

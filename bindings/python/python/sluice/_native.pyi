@@ -43,10 +43,10 @@ class Client:
         ticket: str | None,
     ) -> Operation[Grant | _values.RetryIn]: ...
     def slot(
-        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None
+        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None, inside: list[str]
     ) -> Operation[Slot]: ...
     def slot_grant(
-        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None
+        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None, inside: list[str]
     ) -> Operation[Grant]: ...
     def redeem(self, ticket: str) -> Operation[Grant | _values.RetryIn | _values.NotRedeemed]: ...
     def admit(
@@ -113,6 +113,8 @@ class Slot:
         self, status: int, headers: _Headers, body: bytes | None, used: _Costs | None
     ) -> Operation[_values.Replied]: ...
     @property
+    def concurrency_limits(self) -> list[str]: ...
+    @property
     def acquiring(self) -> float: ...
     @property
     def start_at(self) -> datetime: ...
@@ -162,7 +164,7 @@ class Ops:
 @final
 class Limiter:
     def start(
-        self, method: str, url: str, of: _Headers, body: bytes | None
+        self, method: str, url: str, of: _Headers, body: bytes | None, inside: list[str]
     ) -> Operation[Call | tuple[int, list[tuple[bytes, bytes]], bytes] | None]: ...
 
 @final

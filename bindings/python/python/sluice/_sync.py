@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sluice import _native
 from sluice._base import BaseClient, Costs, own, text
 from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker
+from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
 
 if TYPE_CHECKING:
@@ -201,21 +202,22 @@ class SlotContext:
     ) -> None:
         self._client = client
         self._asked = (dimensions, costs, max_wait)
-        self._slots: list[_native.Slot] = []
+        self._slots: list[tuple[_native.Slot, Block]] = []
 
     def grant(self) -> Grant:
         """Waits for the start and returns the grant: for a call whose end is elsewhere."""
-        return Grant(self._client.slot_grant(*self._asked).wait())
+        return Grant(self._client.slot_grant(*self._asked, inside(self._client)).wait())
 
     def __enter__(self) -> Slot:
-        slot = self._client.slot(*self._asked).wait()
-        self._slots.append(slot)
+        slot = self._client.slot(*self._asked, inside(self._client)).wait()
+        self._slots.append((slot, Block(self._client, slot.concurrency_limits)))
         return Slot(slot)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        slot = self._slots.pop()
+        slot, block = self._slots.pop()
+        block.end()
         if error is not None and not isinstance(error, Exception):
             # An interrupt: the vendor may have worked. It is not waited for.
             slot.abandon()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice import _native
 from sluice._base import BaseClient
+from sluice._nesting import inside
 from sluice._sync import Client
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Calls:
             body: bytes | None = request.content
         except self.http.RequestNotRead:
             body = None
-        return self._limiter.start(request.method, str(request.url), request.headers.raw, body)
+        around = inside(self._client._native)
+        return self._limiter.start(request.method, str(request.url), request.headers.raw, body, around)
 
     def _refused(self, refused: tuple[int, Headers, bytes]) -> Any:
         """The reply that the limiter makes in the place of the vendor's."""

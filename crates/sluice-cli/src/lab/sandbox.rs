@@ -24,6 +24,14 @@ pub(crate) struct Options {
     /// Buckets to apply; without it, a new table gets a few of well-known vendors
     #[arg(long)]
     buckets: Option<PathBuf>,
+    /// Give this share of the requests a fault, as 0.05: throttled, lost, late, or applied without a reply
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    faults: Option<f64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "it must be between 0 and 1".to_owned())
 }
 
 /// How long connections that are still open may take to finish.
@@ -46,7 +54,11 @@ pub(crate) async fn run(options: Options) -> Ended {
         })?,
         None => EmbeddedDynamo::new()?,
     };
-    let server = dynamo.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let server = match options.faults {
+        None => dynamo.serve(address).await?,
+        Some(_) => dynamo.serve_with_faults(address).await?,
+    };
     let table = table_name("sandbox");
     let is_new = dynamo.create_table(&table).await?;
     println!("sluice sandbox: an embedded DynamoDB at {}", server.endpoint_url());
@@ -60,6 +72,12 @@ pub(crate) async fn run(options: Options) -> Ended {
         buckets::apply(&dynamo.client(&table), &declared).await?;
     } else {
         println!("buckets as the data file has them; `sluice buckets list` shows them");
+    }
+    if let Some(share) = options.faults {
+        // Not before: the table is made without them.
+        dynamo.faults().at_random(share);
+        println!();
+        println!("{share} of the requests meet a fault");
     }
     println!();
     println!("In another shell:");

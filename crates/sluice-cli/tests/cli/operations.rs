@@ -43,6 +43,22 @@ fn a_sweep_that_is_under_way_hears_a_signal() {
 }
 
 #[test]
+fn a_sandbox_with_faults_fails_the_share_of_requests_that_was_asked_for() {
+    let granted = |sandbox: &Sandbox, retries: &str| {
+        let acquire =
+            || sandbox.command(&["acquire", "openai#rpm"]).env("SLUICE_MAX_RETRIES", retries).output().unwrap();
+        (0..10).filter(|_| acquire().status.success()).count()
+    };
+    // A quarter of the faults are only late: of ten calls that may each be tried twice, not all get through.
+    assert!(granted(&Sandbox::start(&["--faults", "1"]), "1") < 10);
+    assert_eq!(granted(&Sandbox::start(&["--faults", "0"]), "1"), 10);
+    // What is tried again gets through.
+    assert_eq!(granted(&Sandbox::start(&["--faults", "0.2"]), "20"), 10);
+    let wrong = sluice().args(["sandbox", "--port", "0", "--faults", "2"]).output().unwrap();
+    assert!(text(&wrong.stderr).contains("between 0 and 1"), "{}", text(&wrong.stderr));
+}
+
+#[test]
 fn a_cool_down_is_ended_by_a_command() {
     let sandbox = Sandbox::start(&[]);
     for wrong in [&["cool-down", "openai#rpm"][..], &["cool-down", "openai#rpm", "30s", "--end"]] {

@@ -68,6 +68,8 @@ struct SlotState {
     marks: Vec<Mark>,
     /// The concurrency limits of which it holds slots.
     slots: Vec<Dimension>,
+    /// The concurrency limits that the call counts in.
+    counts_in: Vec<Dimension>,
     /// What shadow mode let through: nothing is held of it.
     let_through: Vec<Part>,
     /// What is known of the call; `None` once the slot has ended.
@@ -191,6 +193,13 @@ impl Slot {
         let starts = self.state.marks.iter().map(|mark| (&mark.dimension, mark.start));
         let mut starts = starts.chain(let_through.map(|part| (&part.entry.dimension, part.start_at)));
         starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
+    }
+
+    /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without
+    /// one. Inside of it, a slot of one of them is an error ([`RequestError::Nested`]).
+    #[must_use]
+    pub fn concurrency_limits(&self) -> &[Dimension] {
+        &self.state.counts_in
     }
 
     /// What is left of the time for the call; `None` if it may take as long as it takes.
@@ -329,15 +338,15 @@ impl SlotBuilder {
             asked,
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
             slots: slots_of(&grant),
+            counts_in: concurrency_of(&grant),
             let_through: grant.parts().iter().filter(|part| part.is_let_through()).cloned().collect(),
             call: Mutex::new(Some(CallState::default())),
         });
         // A client that is closed waits for this call.
         let _running = inner.background.token();
-        let nests = concurrency_of(&grant);
         let called = tokio::select! {
             biased;
-            called = nested::within(inner, &nests, call(Slot { state: Arc::clone(&state) })) => Ok(called),
+            called = nested::within(inner, &state.counts_in, call(Slot { state: Arc::clone(&state) })) => Ok(called),
             () = timed_out(deadline) => Err(LimitError::TimedOut(asked_at.elapsed())),
             () = inner.background.cut() => Err(LimitError::Closed),
         };

@@ -24,9 +24,14 @@ pub(super) async fn within<T>(inner: &Arc<Inner>, slots: &[Dimension], call: imp
     if slots.is_empty() {
         return call.await;
     }
+    HELD.scope(held_with(inner, slots), call).await
+}
+
+/// What the code around holds, and `slots`.
+fn held_with(inner: &Arc<Inner>, slots: &[Dimension]) -> Vec<HeldBucket> {
     let mut held = HELD.try_with(Clone::clone).unwrap_or_default();
     held.extend(slots.iter().map(|slots| HeldBucket(address(inner), slots.clone())));
-    HELD.scope(held, call).await
+    held
 }
 
 impl Client {
@@ -36,6 +41,13 @@ impl Client {
     #[must_use]
     pub fn is_inside_slot(&self, dimension: &str) -> bool {
         is_held(&self.inner, dimension)
+    }
+
+    /// Runs `call` as code inside of slots of these concurrency limits
+    /// ([`Slot::concurrency_limits`](crate::Slot::concurrency_limits)): for a program whose slots are known
+    /// to its own runtime, as that of another language, and not to the task that calls the SDK.
+    pub fn inside_slots<F: Future>(&self, slots: &[Dimension], call: F) -> impl Future<Output = F::Output> + use<F> {
+        HELD.scope(held_with(&self.inner, slots), call)
     }
 }
 

@@ -1,0 +1,56 @@
+// The npm packages of a release: the JavaScript in one, the native module of the platform in another.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import { declare, requests } from "./support.mjs";
+
+const source = join(import.meta.dirname, "..");
+const platform = `${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`;
+
+function run(command, args, cwd) {
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: "utf8" });
+  return { status, stdout: stdout.trim(), stderr };
+}
+
+let folder;
+
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), "sluice-package-"));
+  process.once("exit", () => rmSync(folder, { recursive: true }));
+  const pack = (...args) => assert.equal(run(process.execPath, [join(source, "pack.mjs"), ...args]).status, 0);
+  pack("main", folder);
+  pack("platform", platform, join(source, "sluice.node"), folder);
+});
+
+/** A project that has installed these packages. */
+function project(name, ...packages) {
+  const cwd = mkdtempSync(join(folder, name));
+  writeFileSync(join(cwd, "package.json"), "{}");
+  const files = readdirSync(folder).filter((file) => packages.some((of) => file.startsWith(of)));
+  const args = ["install", "--silent", "--offline", "--no-audit", "--no-fund", "--omit=optional"];
+  const { status, stderr } = run("npm", [...args, ...files.map((file) => join(folder, file))], cwd);
+  assert.equal(status, 0, stderr);
+  return cwd;
+}
+
+test("a project that installs both packages has its first grant, by import and by require", async () => {
+  const rpm = JSON.stringify(await declare(requests(10)));
+  const cwd = project("both", "sluice-sdk-0", `sluice-sdk-${platform}`);
+  const imports = `import { Client } from "@sluice/sdk"; console.log((await Client.fromEnv().acquire(${rpm})).granted);`;
+  const imported = run(process.execPath, ["--input-type=module", "-e", imports], cwd);
+  assert.equal(imported.stdout, "true", imported.stderr);
+  const requires = `require("@sluice/sdk").Client.fromEnv().acquire(${rpm}).then(({ granted }) => console.log(granted));`;
+  const required = run(process.execPath, ["-e", requires], cwd);
+  assert.equal(required.stdout, "true", required.stderr);
+});
+
+test("without the package of the platform, the error names it", () => {
+  const cwd = project("main", "sluice-sdk-0");
+  const { status, stderr } = run(process.execPath, ["-e", 'require("@sluice/sdk")'], cwd);
+  assert.equal(status, 1);
+  assert(stderr.includes(`install @sluice/sdk-${platform} of the same version`), stderr);
+});
