@@ -14,6 +14,7 @@ type Client struct {
 type Request struct {
 	dimensions   []string
 	costs        map[string]float64
+	share        *string
 	maxWait      *float64
 	ticketWithin *float64
 	ticket       *string
@@ -33,6 +34,12 @@ func (r Request) Cost(dimension string, cost float64) Request {
 		}
 	}
 	r.costs = costs
+	return r
+}
+
+// Share names the share that pays, in place of the client's own; common is the part that no share has.
+func (r Request) Share(share string) Request {
+	r.share = &share
 	return r
 }
 
@@ -61,6 +68,7 @@ func (r Request) args() map[string]any {
 	if r.costs != nil {
 		args["costs"] = r.costs
 	}
+	set(args, "share", r.share)
 	set(args, "maxWaitMs", r.maxWait)
 	set(args, "ticketWithinMs", r.ticketWithin)
 	set(args, "withTicket", r.ticket)

@@ -42,6 +42,7 @@ type Config struct {
 	MaxBuckets      *int
 	LongestCoolDown time.Duration
 	Caller          string
+	Share           string   // of buckets, that pays; common is the part that no share has
 	WarnAt          *float64 // 0 for no warnings
 	NoteUse         *bool
 	Prefetch        []string
@@ -89,6 +90,7 @@ func newClient(of Config) (*Client, error) {
 	set(settings, "maxBuckets", of.MaxBuckets)
 	set(settings, "longestCoolDownMs", optional(of.LongestCoolDown))
 	set(settings, "caller", text(caller(of.Caller)))
+	set(settings, "share", text(of.Share))
 	set(settings, "warnAt", of.WarnAt)
 	set(settings, "noteUse", of.NoteUse)
 	if of.Prefetch != nil {

@@ -37,6 +37,18 @@ func TestACallTakesWhatIsThereAndARefusalSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
+func TestACallNamesTheShareThatPays(t *testing.T) {
+	rpm := declare(t, sluice.Requests(5, 24*time.Hour), "rpm")
+	// A bucket that does not have the share is asked as if none was named.
+	acquire(t, sluice.On(rpm).Share("search"))
+	if _, _, err := client.Acquire(t.Context(), sluice.On(rpm).Share("two words")); !errors.Is(err, sluice.ErrRequest) {
+		t.Fatal(err)
+	}
+	if _, err := sluice.FromEnv(t.Context(), sluice.Config{Share: "two words"}); err == nil {
+		t.Fatal("it is no name of a share")
+	}
+}
+
 func TestErrorsHaveTheirClassAndTheTextOfTheSDK(t *testing.T) {
 	_, _, err := client.Acquire(t.Context(), sluice.On("never#declared"))
 	if !errors.Is(err, sluice.ErrUnknownDimension) || !errors.Is(err, sluice.ErrAcquire) || errors.Is(err, sluice.ErrStore) {

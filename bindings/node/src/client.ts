@@ -34,6 +34,8 @@ export interface Abortable {
 
 export interface AcquireOptions extends Abortable {
   costs?: Costs;
+  /** The share that pays, in place of the client's own. */
+  share?: string;
   /** A refusal may carry a booked start up to so far ahead. */
   ticketWithinMs?: number;
   /** Redeems the ticket of an earlier refusal first. */
@@ -42,6 +44,8 @@ export interface AcquireOptions extends Abortable {
 
 export interface SlotOptions extends Abortable {
   costs?: Costs;
+  /** The share that pays, in place of the client's own. */
+  share?: string;
   /** How long the start may be away; by default `SLUICE_DEFAULT_SLOT_TIMEOUT`, 30 s. */
   maxWaitMs?: number;
 }
@@ -145,10 +149,10 @@ export class Client implements AsyncDisposable {
   async onRateLimited(
     dimensions: Dimensions,
     reply: Reply | Response,
-    { costs }: { costs?: Costs } = {},
+    { costs, share }: { costs?: Costs; share?: string } = {},
   ): Promise<Decision> {
     const { head, bytes } = parts(reply);
-    const args = { dimensions: named(dimensions), costs, ...head };
+    const args = { dimensions: named(dimensions), costs, share, ...head };
     return (await this.#target.call("onRateLimited", args, { bytes })).value as Decision;
   }
 

@@ -200,6 +200,8 @@ export interface Settings {
   maxBuckets?: number;
   longestCoolDownMs?: number;
   caller?: string;
+  /** The share of buckets that pays (`SLUICE_SHARE`); `common` is the part that no share has. */
+  share?: string;
   /** The part of a limit at whose use the process warns; 0 for no warnings. */
   warnAt?: number;
   noteUse?: boolean;

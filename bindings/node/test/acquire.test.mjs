@@ -30,6 +30,18 @@ test("several dimensions are taken all or none", async () => {
   await eventually("the request is back", async () => (await level(rpm)) === 4);
 });
 
+test("a call names the share that pays", async () => {
+  const rpm = await declare(requests(5, DAYS));
+  // A bucket that does not have the share is asked as if none was named.
+  assert((await world.client.acquire(rpm, { share: "search" })).granted);
+  await world.client.slot(rpm, { share: "checkout/batch" }, () => {});
+  await assert.rejects(world.client.acquire(rpm, { share: "two words" }), /malformed share "two words"/);
+  const ofSearch = sluice.Client.fromEnv({ share: "search" });
+  assert((await ofSearch.acquire(rpm)).granted);
+  await ofSearch.close();
+  assert.throws(() => sluice.Client.fromEnv({ share: "two words" }), /malformed share "two words"/);
+});
+
 test("errors are classes, with the texts of the SDK, whoever imports them", async () => {
   const required = createRequire(import.meta.url)("@sluice/sdk");
   assert.equal(required.RequestError, sluice.RequestError);

@@ -7,13 +7,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use sluice_sdk::{Quantity, Reply, Request, Usage};
 
-/// Dimensions, and the costs of some.
-pub(crate) fn request(dimensions: Vec<String>, costs: Option<&Bound<'_, PyDict>>) -> PyResult<Request<'static>> {
+/// Dimensions, the costs of some, and the share that pays.
+pub(crate) fn request(
+    dimensions: Vec<String>,
+    costs: Option<&Bound<'_, PyDict>>,
+    share: Option<String>,
+) -> PyResult<Request<'static>> {
     let with_cost = |request: Request<'static>, (dimension, cost): (String, Quantity)| request.cost(dimension, cost);
     let request = match <[String; 1]>::try_from(dimensions) {
         Ok([only]) => Request::from(&only).into_owned(),
         Err(dimensions) => Request::from(dimensions),
     };
+    let request = share.into_iter().fold(request, Request::share);
     Ok(quantities(costs)?.into_iter().fold(request, with_cost))
 }
 

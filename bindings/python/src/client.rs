@@ -43,16 +43,17 @@ impl NativeClient {
         Ok(client)
     }
 
-    #[pyo3(signature = (dimensions, costs, ticket_within, ticket))]
+    #[pyo3(signature = (dimensions, costs, share, ticket_within, ticket))]
     fn acquire(
         &self,
         py: Python<'_>,
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
+        share: Option<String>,
         ticket_within: Option<&Bound<'_, PyAny>>,
         ticket: Option<&str>,
     ) -> PyResult<Operation> {
-        let (sluice, mut request) = (self.sluice(py)?, request(dimensions, costs)?);
+        let (sluice, mut request) = (self.sluice(py)?, request(dimensions, costs, share)?);
         if let Some(within) = optional_duration("ticket_within", ticket_within)? {
             request = request.ticket_within(within);
         }
@@ -66,10 +67,11 @@ impl NativeClient {
         py: Python<'_>,
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
+        share: Option<String>,
         max_wait: Option<&Bound<'_, PyAny>>,
         inside: Vec<String>,
     ) -> PyResult<Operation> {
-        let slot = self.slot_builder(py, dimensions, costs, max_wait)?;
+        let slot = self.slot_builder(py, dimensions, (costs, share), max_wait)?;
         Ok(Operation::new(self.sluice(py)?.inside_slots(&limits_of(&inside), RunningSlot::start(slot))))
     }
 
@@ -78,10 +80,11 @@ impl NativeClient {
         py: Python<'_>,
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
+        share: Option<String>,
         max_wait: Option<&Bound<'_, PyAny>>,
         inside: Vec<String>,
     ) -> PyResult<Operation> {
-        let slot = self.slot_builder(py, dimensions, costs, max_wait)?;
+        let slot = self.slot_builder(py, dimensions, (costs, share), max_wait)?;
         let waited = async move { slot.grant().await.map(UndeliveredGrant::new) };
         Ok(Operation::new(self.sluice(py)?.inside_slots(&limits_of(&inside), waited)))
     }
@@ -131,17 +134,18 @@ impl NativeClient {
         }))
     }
 
-    #[pyo3(signature = (dimensions, costs, status, headers, body))]
+    #[pyo3(signature = (dimensions, costs, share, status, headers, body))]
     fn on_rate_limited(
         &self,
         py: Python<'_>,
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
+        share: Option<String>,
         status: u16,
         headers: &Bound<'_, PyAny>,
         body: Option<Vec<u8>>,
     ) -> PyResult<Operation> {
-        let (sluice, request) = (self.sluice(py)?, request(dimensions, costs)?);
+        let (sluice, request) = (self.sluice(py)?, request(dimensions, costs, share)?);
         let reply = OwnReply::new(status, headers, body)?;
         Ok(Operation::new(async move { sluice.on_rate_limited(request, reply.as_reply()).await }))
     }
@@ -233,10 +237,10 @@ impl NativeClient {
         &self,
         py: Python<'_>,
         dimensions: Vec<String>,
-        costs: Option<&Bound<'_, PyDict>>,
+        (costs, share): (Option<&Bound<'_, PyDict>>, Option<String>),
         max_wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<sluice_sdk::SlotBuilder> {
-        let slot = self.sluice(py)?.slot(request(dimensions, costs)?);
+        let slot = self.sluice(py)?.slot(request(dimensions, costs, share)?);
         let max_wait: Option<Duration> = optional_duration("max_wait", max_wait)?;
         Ok(match max_wait {
             Some(wait) => slot.max_wait(wait),

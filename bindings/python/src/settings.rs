@@ -6,9 +6,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sluice_sdk::admission::AdmissionMode;
-use sluice_sdk::core::Factor;
+use sluice_sdk::core::{COMMON, Factor};
 use sluice_sdk::vendors::Vendors;
-use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable};
+use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable, ShareName};
 
 use crate::arguments;
 use crate::errors::Raise as _;
@@ -82,12 +82,20 @@ fn set(builder: ClientBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "max_buckets" => builder.max_buckets(value.extract()?),
         "longest_cool_down" => builder.longest_cool_down(time()?),
         "caller" => builder.caller(value.extract::<String>()?),
+        "share" => builder.share(share(&value.extract::<String>()?)?),
         "warn_at" => builder.warn_at(value.extract::<Option<f64>>()?.map(part).transpose()?),
         "note_use" => builder.note_use(value.extract()?),
         "prefetch" => builder.prefetch(value.extract::<Vec<String>>()?),
         "vendors" => builder.vendors(vendors(&value.extract::<Vec<String>>()?)?),
         _ => return Err(PyTypeError::new_err(format!("a client has no setting {name:?}"))),
     })
+}
+
+fn share(text: &str) -> PyResult<Option<ShareName>> {
+    if text == COMMON {
+        return Ok(None);
+    }
+    ShareName::new(text).map(Some).map_err(|error| PyValueError::new_err(format!("share = {text:?}: {error}")))
 }
 
 fn mode(value: &Bound<'_, PyAny>) -> PyResult<Mode> {

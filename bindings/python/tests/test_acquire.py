@@ -44,6 +44,21 @@ def test_several_dimensions_are_taken_together_or_not_at_all(client: sluice.Clie
     assert eventually(lambda: level(client, rpm) >= 4), "the request was not given back"
 
 
+def test_a_call_names_the_share_that_pays(client: sluice.Client, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(5, per=DAY))
+    # A bucket that does not have the share is asked as if none was named.
+    grant = client.acquire(rpm, share="search")
+    assert isinstance(grant, sluice.Grant)
+    with client.slot(rpm, share="checkout/batch"):
+        pass
+    with pytest.raises(sluice.RequestError, match='malformed share "two words"'):
+        client.acquire(rpm, share="two words")
+    with sluice.Client.from_env(share="search") as of_search, of_search.slot(rpm):
+        pass
+    with pytest.raises(ValueError, match="share = \"two words\""):
+        sluice.Client.from_env(share="two words")
+
+
 def test_mistakes_raise_the_sdk_s_texts(client: sluice.Client, declare: Declare) -> None:
     tpm = declare(sluice.Limit.tokens(1_000), "tpm")
     with pytest.raises(sluice.RequestError, match="counts tokens, and the call names no cost"):

@@ -186,7 +186,7 @@ async def test_an_operation_is_begun_when_it_is_awaited(
     await asyncio.sleep(0.1)
     assert level(client, rpm) == 10
     forgotten.close()
-    operation = aclient._native.acquire([rpm], None, None, None)
+    operation = aclient._native.acquire([rpm], None, None, None, None)
     await operation
     with pytest.raises(RuntimeError, match="begun before"):
         await operation

@@ -51,15 +51,17 @@ pub(crate) struct Asked {
     pub(crate) dimensions: Vec<String>,
     #[serde(default)]
     pub(crate) costs: Option<Costs>,
+    share: Option<String>,
 }
 
 impl Asked {
     pub(crate) fn request(self) -> Request<'static> {
-        let Self { dimensions, costs } = self;
+        let Self { dimensions, costs, share } = self;
         let request = match <[String; 1]>::try_from(dimensions) {
             Ok([only]) => Request::from(&only).into_owned(),
             Err(dimensions) => Request::from(dimensions),
         };
+        let request = share.into_iter().fold(request, Request::share);
         costs.unwrap_or_default().into_iter().fold(request, |request, (name, cost)| request.cost(name, cost))
     }
 }

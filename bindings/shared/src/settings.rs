@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_sdk::admission::AdmissionMode;
-use sluice_sdk::core::Factor;
+use sluice_sdk::core::{COMMON, Factor};
 use sluice_sdk::vendors::Vendors;
-use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable};
+use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable, ShareName};
 
 use crate::arguments::{Ms, read};
 use crate::failure::Failure;
@@ -36,6 +36,7 @@ struct Settings {
     max_buckets: Option<usize>,
     longest_cool_down_ms: Option<Ms>,
     caller: Option<String>,
+    share: Option<String>,
     /// A part of a limit; 0 for no warnings.
     warn_at: Option<f64>,
     note_use: Option<bool>,
@@ -75,6 +76,7 @@ pub(crate) fn builder(settings: Value) -> Result<ClientBuilder, Failure> {
         max_buckets: of.max_buckets,
         longest_cool_down: at_least("longestCoolDownMs", of.longest_cool_down_ms, 0)?,
         caller: of.caller,
+        share: of.share.map(|text| share(&text)).transpose()?,
         warn_at: of.warn_at.map(part).transpose()?,
         note_use: of.note_use,
         prefetch: of.prefetch,
@@ -133,6 +135,13 @@ fn admission(text: &str) -> Result<AdmissionMode, Failure> {
         "enforce" => Ok(AdmissionMode::Enforce),
         _ => Err(one_of("admission", text, "off, shadow or enforce")),
     }
+}
+
+fn share(text: &str) -> Result<Option<ShareName>, Failure> {
+    if text == COMMON {
+        return Ok(None);
+    }
+    ShareName::new(text).map(Some).map_err(Failure::argument)
 }
 
 fn part(part: f64) -> Result<Option<Factor>, Failure> {

@@ -86,6 +86,7 @@ async fn what_cannot_be_used_is_told_with_its_name() {
     for (name, arguments, text) in [
         ("acquire", json!({}), "missing field `dimensions`"),
         ("acquire", json!({ "dimensions": [SLOTS], "ticketWithinMs": -1 }), "a time must be zero or more"),
+        ("acquire", json!({ "dimensions": [SLOTS], "share": 5 }), "invalid type: integer `5`, expected a string"),
         ("juggle", json!({}), "a client has no operation \"juggle\""),
         ("ops.applyLimit", json!({ "dimension": "no name", "limit": { "type": "tokens", "capacity": 1 } }), "no name"),
     ] {
@@ -93,6 +94,8 @@ async fn what_cannot_be_used_is_told_with_its_name() {
         assert_eq!(failure.class, "ArgumentError", "{name}: {failure:?}");
         assert!(failure.message.contains(text), "{name}: {failure:?}");
     }
+    let failure = told(&client, "acquire", json!({ "dimensions": [SLOTS], "share": "two words" })).await.unwrap_err();
+    assert_eq!(failure.class, "RequestError", "{failure:?}");
     let failure = told(&client, "slot", json!({ "dimensions": [SLOTS], "costs": { SLOTS: 5 } })).await.unwrap_err();
     assert_eq!(failure.class, "NeverSatisfiableError");
 }

@@ -34,17 +34,26 @@ impl ShareName {
     /// [`ShareNameError`] for an empty name, one above 64 bytes, other characters than the above, and `common`,
     /// which is the part that no share has.
     pub fn new(name: &str) -> Result<Self, ShareNameError> {
+        match Self::fault(name) {
+            None => Ok(Self(Arc::from(name))),
+            Some(reason) => Err(ShareNameError { name: String::from(name), reason }),
+        }
+    }
+
+    /// Whether this text is a name.
+    #[must_use]
+    pub fn is_valid(name: &str) -> bool {
+        Self::fault(name).is_none()
+    }
+
+    fn fault(name: &str) -> Option<&'static str> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-        let reason = match name {
+        match name {
             "" => Some("it is empty"),
             COMMON => Some("\"common\" is the part of a bucket that no share has"),
             _ if name.len() > MAX_BYTES => Some("it is longer than 64 bytes"),
             _ if !name.bytes().all(is_allowed) => Some("it has another character"),
             _ => None,
-        };
-        match reason {
-            None => Ok(Self(Arc::from(name))),
-            Some(reason) => Err(ShareNameError { name: String::from(name), reason }),
         }
     }
 

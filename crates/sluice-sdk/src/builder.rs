@@ -246,11 +246,11 @@ impl ClientBuilder {
     }
 
     /// The share of buckets that pays for the calls of this client (`SLUICE_SHARE`), unless a request names another
-    /// ([`Request::share`](crate::Request::share)); by default the part that no share has. A bucket that does not have
+    /// ([`Request::share`](crate::Request::share)); by default, and with `None`, the part that no share has. A bucket that does not have
     /// this share is asked as if none was named.
     #[must_use]
-    pub fn share(mut self, share: ShareName) -> Self {
-        self.config.share = Some(share);
+    pub fn share(mut self, share: impl Into<Option<ShareName>>) -> Self {
+        self.config.share = share.into();
         self
     }
 

@@ -350,6 +350,7 @@ async fn names_that_a_bucket_lacks_share_one_lane() {
     let world = World::with_rate(RPM, 1_000, 1_000_000_000).await;
     let client = world.client();
     take(&client, of("tenant-0")).await.release().await.unwrap();
+    assert!(client.acquire(of("two words")).await.is_err(), "and a text that is no name is none");
     world.dynamo.meter().reset();
     for tenant in 1..100 {
         take(&client, of(&format!("tenant-{tenant}"))).await.release().await.unwrap();

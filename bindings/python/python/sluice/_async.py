@@ -54,21 +54,24 @@ class AsyncClient(BaseClient):
         self,
         *dimensions: str,
         costs: Costs | None = None,
+        share: str | None = None,
         ticket_within: Seconds | None = None,
         with_ticket: Ticket | str | None = None,
     ) -> AsyncGrant | RetryIn:
         """Takes what a call needs from all of `dimensions` or from none; never waits for quota.
 
-        A bucket of tokens needs its cost in `costs`. With `ticket_within`, a refusal may carry a booked start up to so
+        A bucket of tokens needs its cost in `costs`. `share` pays in place of the client's own. With `ticket_within`, a refusal may carry a booked start up to so
         far ahead; `with_ticket` redeems that of an earlier refusal first."""
-        asked = self._native.acquire(list(dimensions), own(costs), ticket_within, text(with_ticket))
+        asked = self._native.acquire(list(dimensions), own(costs), share, ticket_within, text(with_ticket))
         outcome = await asked
         return AsyncGrant(outcome) if isinstance(outcome, _native.Grant) else outcome
 
-    def slot(self, *dimensions: str, costs: Costs | None = None, max_wait: Seconds | None = None) -> AsyncSlotContext:
+    def slot(
+        self, *dimensions: str, costs: Costs | None = None, share: str | None = None, max_wait: Seconds | None = None
+    ) -> AsyncSlotContext:
         """A slot, as a context manager: waits for its start, at most `max_wait` (by default
         `SLUICE_DEFAULT_SLOT_TIMEOUT`, 30 s), runs the block, and gives back what it held on every way out."""
-        return AsyncSlotContext(self._native, list(dimensions), own(costs), max_wait)
+        return AsyncSlotContext(self._native, list(dimensions), own(costs), share, max_wait)
 
     async def redeem(self, ticket: Ticket | str) -> AsyncGrant | RetryIn | NotRedeemed:
         """Redeems a ticket alone: for work that must not run twice."""
@@ -85,9 +88,11 @@ class AsyncClient(BaseClient):
         """Applies the rate-limit headers of a reply to one bucket. `grant` is that of the call."""
         return await self._native.observe(dimension, pairs(headers), None if grant is None else grant._native)
 
-    async def on_rate_limited(self, *dimensions: str, reply: AnyReply, costs: Costs | None = None) -> Decision:
+    async def on_rate_limited(
+        self, *dimensions: str, reply: AnyReply, costs: Costs | None = None, share: str | None = None
+    ) -> Decision:
         """Lets the fleet react to a refused call for `dimensions`. `reply` is a response, or a `Reply`."""
-        return await self._native.on_rate_limited(list(dimensions), own(costs), *parts(reply))
+        return await self._native.on_rate_limited(list(dimensions), own(costs), share, *parts(reply))
 
     async def penalize(self, dimension: str, factor: float) -> Penalty:
         """Lowers the level of a bucket to this share of it, for all callers."""
@@ -200,10 +205,15 @@ class AsyncSlotContext:
     """A slot that is not requested yet."""
 
     def __init__(
-        self, client: _native.Client, dimensions: list[str], costs: dict[str, float] | None, max_wait: Seconds | None
+        self,
+        client: _native.Client,
+        dimensions: list[str],
+        costs: dict[str, float] | None,
+        share: str | None,
+        max_wait: Seconds | None,
     ) -> None:
         self._client = client
-        self._asked = (dimensions, costs, max_wait)
+        self._asked = (dimensions, costs, share, max_wait)
         self._slots: list[tuple[_native.Slot, Block]] = []
 
     async def grant(self) -> AsyncGrant:

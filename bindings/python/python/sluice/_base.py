@@ -69,6 +69,7 @@ class Settings(TypedDict, total=False):
     max_buckets: int
     longest_cool_down: Seconds
     caller: str
+    share: str
     warn_at: float | None
     note_use: bool
     prefetch: Sequence[str]

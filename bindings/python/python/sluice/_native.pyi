@@ -39,14 +39,25 @@ class Client:
         self,
         dimensions: list[str],
         costs: _Costs | None,
+        share: str | None,
         ticket_within: _values.Seconds | None,
         ticket: str | None,
     ) -> Operation[Grant | _values.RetryIn]: ...
     def slot(
-        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None, inside: list[str]
+        self,
+        dimensions: list[str],
+        costs: _Costs | None,
+        share: str | None,
+        max_wait: _values.Seconds | None,
+        inside: list[str],
     ) -> Operation[Slot]: ...
     def slot_grant(
-        self, dimensions: list[str], costs: _Costs | None, max_wait: _values.Seconds | None, inside: list[str]
+        self,
+        dimensions: list[str],
+        costs: _Costs | None,
+        share: str | None,
+        max_wait: _values.Seconds | None,
+        inside: list[str],
     ) -> Operation[Grant]: ...
     def redeem(self, ticket: str) -> Operation[Grant | _values.RetryIn | _values.NotRedeemed]: ...
     def admit(
@@ -54,7 +65,13 @@ class Client:
     ) -> Operation[_values.Admitted | _values.Shed]: ...
     def observe(self, dimension: str, of: _Headers, grant: Grant | None) -> Operation[_values.Observed]: ...
     def on_rate_limited(
-        self, dimensions: list[str], costs: _Costs | None, status: int, headers: _Headers, body: bytes | None
+        self,
+        dimensions: list[str],
+        costs: _Costs | None,
+        share: str | None,
+        status: int,
+        headers: _Headers,
+        body: bytes | None,
     ) -> Operation[_values.Decision]: ...
     def penalize(self, dimension: str, factor: float) -> Operation[_values.Penalty]: ...
     def cool_down(self, dimension: str, pause: _values.Seconds) -> Operation[_values.CoolDown]: ...

@@ -223,6 +223,9 @@ impl<'a> Request<'a> {
     /// The one dimension of a valid request for one, and its cost if named. `None` for any other request.
     pub(crate) fn only(&self) -> Option<(&str, Option<Cost>)> {
         let [name] = self.names() else { return None };
+        if self.named_share().is_some_and(|share| share != COMMON && !ShareName::is_valid(share)) {
+            return None;
+        }
         match self.costs.as_slice() {
             [] => Some((name, None)),
             [(of, cost)] if of == name => Some((name, Some(cost.parse(name).ok()?))),
