@@ -134,19 +134,18 @@ impl NativeClient {
         }))
     }
 
-    #[pyo3(signature = (dimensions, costs, share, status, headers, body))]
+    #[pyo3(signature = (dimensions, costs, share, head, body))]
     fn on_rate_limited(
         &self,
         py: Python<'_>,
         dimensions: Vec<String>,
         costs: Option<&Bound<'_, PyDict>>,
         share: Option<String>,
-        status: u16,
-        headers: &Bound<'_, PyAny>,
+        head: (u16, Bound<'_, PyAny>),
         body: Option<Vec<u8>>,
     ) -> PyResult<Operation> {
         let (sluice, request) = (self.sluice(py)?, request(dimensions, costs, share)?);
-        let reply = OwnReply::new(status, headers, body)?;
+        let reply = OwnReply::new(head.0, &head.1, body)?;
         Ok(Operation::new(async move { sluice.on_rate_limited(request, reply.as_reply()).await }))
     }
 

@@ -55,7 +55,7 @@ def test_a_call_names_the_share_that_pays(client: sluice.Client, declare: Declar
         client.acquire(rpm, share="two words")
     with sluice.Client.from_env(share="search") as of_search, of_search.slot(rpm):
         pass
-    with pytest.raises(ValueError, match="share = \"two words\""):
+    with pytest.raises(ValueError, match='share = "two words"'):
         sluice.Client.from_env(share="two words")
 
 

@@ -60,8 +60,8 @@ class AsyncClient(BaseClient):
     ) -> AsyncGrant | RetryIn:
         """Takes what a call needs from all of `dimensions` or from none; never waits for quota.
 
-        A bucket of tokens needs its cost in `costs`. `share` pays in place of the client's own. With `ticket_within`, a refusal may carry a booked start up to so
-        far ahead; `with_ticket` redeems that of an earlier refusal first."""
+        A bucket of tokens needs its cost in `costs`. `share` pays in place of the client's own. With `ticket_within`,
+        a refusal may carry a booked start up to so far ahead; `with_ticket` redeems one of a refusal first."""
         asked = self._native.acquire(list(dimensions), own(costs), share, ticket_within, text(with_ticket))
         outcome = await asked
         return AsyncGrant(outcome) if isinstance(outcome, _native.Grant) else outcome
@@ -92,7 +92,8 @@ class AsyncClient(BaseClient):
         self, *dimensions: str, reply: AnyReply, costs: Costs | None = None, share: str | None = None
     ) -> Decision:
         """Lets the fleet react to a refused call for `dimensions`. `reply` is a response, or a `Reply`."""
-        return await self._native.on_rate_limited(list(dimensions), own(costs), share, *parts(reply))
+        status, of, body = parts(reply)
+        return await self._native.on_rate_limited(list(dimensions), own(costs), share, (status, of), body)
 
     async def penalize(self, dimension: str, factor: float) -> Penalty:
         """Lowers the level of a bucket to this share of it, for all callers."""

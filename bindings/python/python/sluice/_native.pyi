@@ -69,8 +69,7 @@ class Client:
         dimensions: list[str],
         costs: _Costs | None,
         share: str | None,
-        status: int,
-        headers: _Headers,
+        head: tuple[int, _Headers],
         body: bytes | None,
     ) -> Operation[_values.Decision]: ...
     def penalize(self, dimension: str, factor: float) -> Operation[_values.Penalty]: ...
