@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
 
-use crate::lane::entry::Entry;
+use crate::extensions::Extensions;
 
 /// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after each
 /// success: borrowers who compete for what flows in meet about one failure for two successes. A longer time leaves
@@ -33,19 +33,19 @@ impl Pause {
 }
 
 /// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves there.
-pub(super) fn lender(entry: &Entry, bucket: &Bucket, cost: Cost, now: Timestamp) -> Option<(Bucket, Amount)> {
+pub(super) fn lender(of_line: &Extensions, bucket: &Bucket, cost: Cost, now: Timestamp) -> Option<(Bucket, Amount)> {
     if !bucket.has_shares() {
         return None;
     }
-    let pauses = entry.extensions.of::<Pauses>();
+    let pauses = of_line.of::<Pauses>();
     let pauses = pauses.0.lock();
     let is_asked = |lender: &Bucket| pauses.get(&lender.share().cloned()).is_none_or(|pause| pause.until <= now);
     bucket.lenders(cost, now).into_iter().find(|(lender, _)| is_asked(lender))
 }
 
 /// A line had too little.
-pub(super) fn had_too_little(entry: &Entry, lender: Option<&ShareName>, now: Timestamp) {
-    let pauses = entry.extensions.of::<Pauses>();
+pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
+    let pauses = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();
     let before = pauses.get(&lender.cloned()).map(|pause| pause.length);
     let length = before.map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
@@ -53,8 +53,8 @@ pub(super) fn had_too_little(entry: &Entry, lender: Option<&ShareName>, now: Tim
 }
 
 /// A line lent, and is as `lender` sees it now. If it has more, it is asked again at once.
-pub(super) fn lent(entry: &Entry, lender: &Bucket, floor: Amount, now: Timestamp) {
-    let pauses: Arc<Pauses> = entry.extensions.of::<Pauses>();
+pub(super) fn lent(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
+    let pauses: Arc<Pauses> = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();
     let share = lender.share().cloned();
     let Some(pause) = pauses.get(&share) else { return };

@@ -269,12 +269,12 @@ impl TokenBatch<'_> {
             Some(Plan::Write(_)) => {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
                 let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
-                lending::lender(self.entry, bucket, refused.cost, now)?;
+                lending::lender(&self.entry.extensions, bucket, refused.cost, now)?;
                 return write_of(batch, From::Own, now);
             }
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
-        let lent = lending::lender(self.entry, bucket, at_once[0].cost, now)?;
+        let lent = lending::lender(&self.entry.extensions, bucket, at_once[0].cost, now)?;
         let planner = RatePlanner::borrowing(&lent);
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
         let lender = From::Lender(lent.0.share().cloned(), lent.1);
@@ -303,7 +303,7 @@ impl TokenBatch<'_> {
             let entry = self.inner.entry_of(&self.entry.dimension, share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
-            lending::lent(self.entry, &after, *floor, now);
+            lending::lent(&self.entry.extensions, &after, *floor, now);
             lender = Some(entry);
         }
         let took = sent.began.elapsed();
@@ -345,7 +345,7 @@ impl TokenBatch<'_> {
     /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let From::Lender(share, _) = &sent.from {
-            return lending::had_too_little(self.entry, share.as_ref(), now);
+            return lending::had_too_little(&self.entry.extensions, share.as_ref(), now);
         }
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
             let failed_at = self.inner.now();
