@@ -44,6 +44,13 @@ func TestACallNamesTheShareThatPays(t *testing.T) {
 	if _, _, err := client.Acquire(t.Context(), sluice.On(rpm).Share("two words")); !errors.Is(err, sluice.ErrRequest) {
 		t.Fatal(err)
 	}
+	wrong := sluice.On(rpm).Share("two words")
+	if _, err := client.Grant(t.Context(), wrong); !errors.Is(err, sluice.ErrRequest) {
+		t.Fatal(err)
+	}
+	if _, err := client.OnRateLimited(t.Context(), wrong, sluice.Reply{Status: 429}); err == nil {
+		t.Fatal("it is no name of a share")
+	}
 	if _, err := sluice.FromEnv(t.Context(), sluice.Config{Share: "two words"}); err == nil {
 		t.Fatal("it is no name of a share")
 	}

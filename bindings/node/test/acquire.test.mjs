@@ -35,7 +35,13 @@ test("a call names the share that pays", async () => {
   // A bucket that does not have the share is asked as if none was named.
   assert((await world.client.acquire(rpm, { share: "search" })).granted);
   await world.client.slot(rpm, { share: "checkout/batch" }, () => {});
-  await assert.rejects(world.client.acquire(rpm, { share: "two words" }), /malformed share "two words"/);
+  const wrong = { share: "two words" };
+  await assert.rejects(world.client.acquire(rpm, wrong), /malformed share "two words"/);
+  await assert.rejects(
+    world.client.slot(rpm, wrong, () => {}),
+    /malformed share "two words"/,
+  );
+  await assert.rejects(world.client.onRateLimited(rpm, { status: 429, headers: {} }, wrong), /malformed share/);
   const ofSearch = sluice.Client.fromEnv({ share: "search" });
   assert((await ofSearch.acquire(rpm)).granted);
   await ofSearch.close();

@@ -53,6 +53,11 @@ def test_a_call_names_the_share_that_pays(client: sluice.Client, declare: Declar
         pass
     with pytest.raises(sluice.RequestError, match='malformed share "two words"'):
         client.acquire(rpm, share="two words")
+    with pytest.raises(sluice.RequestError, match="malformed share"), client.slot(rpm, share="two words"):
+        pass
+    refused = sluice.Reply(429, {})
+    with pytest.raises(sluice.RequestError, match="malformed share"):
+        client.on_rate_limited(rpm, reply=refused, share="two words")
     with sluice.Client.from_env(share="search") as of_search, of_search.slot(rpm):
         pass
     with pytest.raises(ValueError, match='share = "two words"'):

@@ -177,7 +177,7 @@ impl ShareLine {
 
     fn describe(&self) -> String {
         let Self { share, capacity, refill_rate, floor, background } = self;
-        let floor = floor.as_ref().map(|floor| format!(", {} never lent", short(floor))).unwrap_or_default();
+        let floor = floor.as_ref().map(|floor| format!(", floor {}", short(floor))).unwrap_or_default();
         let background = if *background { ", background" } else { "" };
         format!("{share}: {}, {} a second{floor}{background}", short(capacity), short(refill_rate))
     }
@@ -291,7 +291,10 @@ fn print_changes(changes: &[ChangeLine]) {
             None => anstream::println!("{on}{sign} {dimension:<28}{off} {}", to.describe()),
             Some(from) => {
                 anstream::println!("{on}{sign} {dimension:<28}{off} {}", from.describe());
-                anstream::println!("  {:<28} -> {}", "", to.describe());
+                // Its shares change, or what it does about a lower limit.
+                if from.describe() != to.describe() {
+                    anstream::println!("  {:<28} -> {}", "", to.describe());
+                }
             }
         }
         if let Some(before) = shares_from {

@@ -90,7 +90,7 @@ impl Client {
         &self.inner.config.vendors
     }
 
-    /// The limit of a bucket, as last seen by this process, or read now. `None` if the table has no such bucket.
+    /// The limit of a bucket (of a bucket with shares: of the client's own), as last seen by this process, or read now. `None` if the table has no such bucket.
     /// Takes at most an attempt (1 s) and a request (4.2 s); no request for a bucket that is known.
     ///
     /// # Errors

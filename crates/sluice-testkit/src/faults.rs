@@ -218,11 +218,11 @@ impl Faults {
         self.locked().draw = Some(Arc::new(draw));
     }
 
-    /// Gives this share of the requests about rows a fault at random: a request that is throttled, lost or
+    /// Gives this part of the requests about rows a fault at random: a request that is throttled, lost or
     /// late, or that is applied although its reply is lost, late, or an internal error; and conflicts of
     /// writes.
-    pub fn at_random(&self, share: f64) {
-        self.draw(move |call| (call.operation.is_metered() && fastrand::f64() < share).then(|| Fault::at_random(call)));
+    pub fn at_random(&self, part: f64) {
+        self.draw(move |call| (call.operation.is_metered() && fastrand::f64() < part).then(|| Fault::at_random(call)));
     }
 
     /// Calls `watch` for every request that the engine has answered, in the order of the answers, once for

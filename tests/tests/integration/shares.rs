@@ -160,8 +160,10 @@ async fn a_share_that_a_bucket_lacks_is_the_common_line_also_after_its_removal()
     assert_eq!(levels(&world).await, ["77", "20"]);
     // And one that takes it back after it was declared again.
     apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.5"), ("batch", "0.2")])).await;
+    let before = levels(&world).await;
     take(&client, of("search")).await.release().await.unwrap();
-    assert_eq!(levels(&world).await[1], "20");
+    let after = levels(&world).await;
+    assert_eq!((&after[..2], after[2].parse::<i32>().unwrap()), (&before[..2], before[2].parse::<i32>().unwrap() - 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +264,6 @@ async fn stock_is_taken_of_the_own_line_alone() {
         world.pass(Duration::from_millis(10));
     }
     let bucket = world.bucket(RPM).await;
-    assert_eq!(bucket.version(), bucket.clone().seen_from(Some(&name("search"))).version());
     assert_eq!(levels(&world).await[0], "500", "nothing of the others' is kept in stock");
     assert!(bucket.version() < 40, "{} writes for a hundred grants", bucket.version());
 }

@@ -59,8 +59,11 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     println!("{name}");
     println!("  limit     {}", line.limit.describe());
     println!("  level     {} of {}", short(&line.level), line.limit.capacity);
-    line.shares.iter().for_each(|share| println!("  {}", share.describe()));
-    if let Some(there) = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now) {
+    let widest = line.shares.iter().map(|share| share.share.len()).max().unwrap_or(0).max(9);
+    line.shares.iter().for_each(|share| println!("  {}", share.describe(widest)));
+    // With shares, each has a next start of its own.
+    let next = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now && !bucket.has_shares());
+    if let Some(there) = next {
         println!("  next      {}", output::relative(there, now));
     }
     if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
@@ -159,11 +162,11 @@ impl ShareLevel {
         }
     }
 
-    fn describe(&self) -> String {
+    fn describe(&self, width: usize) -> String {
         let Self { share, level, capacity, refill_rate, lends_above, background } = self;
         let background = if *background { ", background" } else { "" };
         format!(
-            "{share:<9} {} of {}, {} a second, lends above {}{background}",
+            "{share:<width$} {} of {}, {} a second, lends above {}{background}",
             short(level),
             short(capacity),
             short(refill_rate),

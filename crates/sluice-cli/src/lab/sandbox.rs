@@ -24,14 +24,14 @@ pub(crate) struct Options {
     /// Buckets to apply; without it, a new table gets a few of well-known vendors
     #[arg(long)]
     buckets: Option<PathBuf>,
-    /// Give this share of the requests a fault, as 0.05: throttled, lost, late, or applied without a reply
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    /// Give this part of the requests a fault, as 0.05: throttled, lost, late, or applied without a reply
+    #[arg(long, value_name = "SHARE", value_parser = part)]
     faults: Option<f64>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "it must be between 0 and 1".to_owned())
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "it must be between 0 and 1".to_owned())
 }
 
 /// How long connections that are still open may take to finish.
@@ -73,11 +73,11 @@ pub(crate) async fn run(options: Options) -> Ended {
     } else {
         println!("buckets as the data file has them; `sluice buckets list` shows them");
     }
-    if let Some(share) = options.faults {
+    if let Some(part) = options.faults {
         // Not before: the table is made without them.
-        dynamo.faults().at_random(share);
+        dynamo.faults().at_random(part);
         println!();
-        println!("{share} of the requests meet a fault");
+        println!("{part} of the requests meet a fault");
     }
     println!();
     println!("In another shell:");

@@ -75,7 +75,7 @@ pub(crate) struct ShareView {
     /// What others leave when they borrow.
     pub(crate) lends_above: f64,
     pub(crate) is_background: bool,
-    /// Tokens taken of it per second since the previous survey, by whomever; `None` if unknown.
+    /// Tokens taken of it per second since the previous survey, whoever took them; `None` if unknown.
     pub(crate) used_per_sec: Option<f64>,
     /// The part of that which callers of others took.
     pub(crate) lent_per_sec: Option<f64>,
@@ -267,7 +267,11 @@ impl Rates {
     }
 }
 
+/// With shares, each has a next start of its own.
 fn wait(bucket: &Bucket, at: Timestamp) -> Duration {
+    if bucket.has_shares() {
+        return Duration::ZERO;
+    }
     bucket.reaches(bucket.limit().cost_per_call().amount()).map_or(Duration::ZERO, |there| there.since(at))
 }
 

@@ -62,7 +62,18 @@ impl Row {
     }
 
     /// The same bucket with a share of this capacity and level, in millionths, and of this rate, in tokens a second.
-    pub(crate) fn share(mut self, share: &'static str, (capacity, level): (i64, i64), rate: i64) -> Self {
+    pub(crate) fn share(self, share: &'static str, line: (i64, i64), rate: i64) -> Self {
+        self.share_that_lent(share, line, rate, 12)
+    }
+
+    /// The same, which has lent so many tokens.
+    pub(crate) fn share_that_lent(
+        mut self,
+        share: &'static str,
+        (capacity, level): (i64, i64),
+        rate: i64,
+        lent: u32,
+    ) -> Self {
         let line = Self { name: String::new(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() };
         let anchor = self.numbers[schema::LAST_REFILL_AT].clone();
         let line = line
@@ -70,7 +81,7 @@ impl Row {
             .number(schema::LINE_RATE, &rate.to_string())
             .number(schema::LINE_TOKENS, &decimal(level))
             .number(schema::LINE_ANCHOR, &anchor)
-            .number(schema::LINE_LENT, "12");
+            .number(schema::LINE_LENT, &lent.to_string());
         self.shares.push((share, line));
         self
     }

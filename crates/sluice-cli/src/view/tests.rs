@@ -74,17 +74,18 @@ fn use_is_told_from_the_second_survey_on() {
 /// Each line by itself, and the bucket as a whole.
 #[test]
 fn shares_are_told_with_what_is_used_and_lent_of_them() {
-    let row = |tokens, of_search, version| {
-        tpm().tokens(tokens).share("search", (500_000_000, of_search), 5).number("version", version)
+    let row = |tokens, of_search, lent, version| {
+        let row = tpm().tokens(tokens).share_that_lent("search", (500_000_000, of_search), 5, lent);
+        row.number("version", version)
     };
-    let (first, last) = (row(1_000_000_000, 500_000_000, "0"), row(400_000_000, 300_000_000, "9"));
+    let (first, last) = (row(1_000_000_000, 500_000_000, 12, "0"), row(400_000_000, 300_000_000, 72, "9"));
     let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
     let bucket = bucket(&view, TPM);
     assert_eq!((bucket.capacity, bucket.used_per_sec), (6_500.0, Some(400.0)));
     let shares: Vec<_> = bucket.shares.iter().map(|share| (share.name.as_str(), share.used_per_sec)).collect();
     assert_eq!(shares, [("search", Some(100.0)), ("common", Some(300.0))]);
     assert_eq!(bucket.shares[0].lends_above, 125.0);
-    assert_eq!(bucket.shares[0].lent_per_sec, Some(0.0), "the search share lent nothing in between");
+    assert_eq!(bucket.shares[0].lent_per_sec, Some(30.0), "sixty in two seconds");
 }
 
 #[test]

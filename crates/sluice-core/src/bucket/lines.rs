@@ -158,11 +158,14 @@ impl Bucket {
         core::iter::once(self.clone().seen_from(None)).chain(shares).collect()
     }
 
-    /// What a borrower of another share leaves in this line unless the share states another: a quarter of its
-    /// capacity, and at least one call.
+    /// What a borrower leaves in this line that is not for background work: what the share states, or a quarter of its
+    /// capacity and at least one call; nothing in a background share.
     #[must_use]
     pub fn lends_above(&self) -> Amount {
         let Some(lines) = &self.lines else { return self.limit.capacity() };
+        if lines.is_background(self.share()) {
+            return Amount::ZERO;
+        }
         let stated = self.share().and_then(|name| lines.share(name.as_str())).and_then(|share| share.floor);
         stated.unwrap_or_else(|| lines.line(self.share()).map_or(Amount::ZERO, LineRead::default_floor))
     }

@@ -174,7 +174,6 @@ fn parts_of(lines: &Lines, amount: Amount, now: Timestamp) -> Vec<(Option<&Share
 ///   what is taken. (As for the one line of a bucket without shares.)
 /// - The share was removed: there is no anchor to compare.
 /// - With [`Since::Nothing`]: others took since the reading.
-///
 pub(super) fn lower_lines(bucket: &Bucket, lines: &Lines, amount: Amount, since: Since, now: Timestamp) -> Update {
     lowering(lines, amount, since, now).update(bucket)
 }

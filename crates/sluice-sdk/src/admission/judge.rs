@@ -44,7 +44,7 @@ pub(super) async fn judge(
     let limit = reading.bucket.limit();
     if asked.cost.amount() > limit.capacity() {
         let (dimension, cost, capacity) = (entry.dimension.clone(), asked.cost, limit.capacity());
-        let share = reading.bucket.share().cloned();
+        let share = entry.line();
         return Err(AcquireError::NeverSatisfiable { dimension, cost, capacity, share });
     }
     Ok(match limit.is_concurrent() {

@@ -1,4 +1,4 @@
-use sluice_core::{Amount, Cost, Dimension, RowError, ShareName};
+use sluice_core::{Amount, COMMON, Cost, Dimension, RowError};
 use sluice_table::StoreError;
 
 use crate::api::request::RequestError;
@@ -21,7 +21,7 @@ pub enum AcquireError {
         table: String,
     },
     /// No wait will ever suffice: the call costs more than the capacity of the bucket.
-    #[error("{dimension} can never grant {cost}{}: {}", of_share(share.as_ref()), why(*capacity, share.as_ref()))]
+    #[error("{dimension} can never grant {cost}{}: {}", of_share(share.as_deref()), why(*capacity, share.as_deref()))]
     NeverSatisfiable {
         /// The dimension.
         dimension: Dimension,
@@ -29,8 +29,8 @@ pub enum AcquireError {
         cost: Cost,
         /// The capacity of the bucket, or of the share's line in it.
         capacity: Amount,
-        /// The share that pays, if the bucket has it.
-        share: Option<ShareName>,
+        /// In a bucket with shares: the one that pays, or `common`.
+        share: Option<String>,
     },
     /// The bucket has more slots than its row has room for leases.
     #[error(
@@ -65,12 +65,17 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-fn of_share(share: Option<&ShareName>) -> String {
-    share.map_or_else(String::new, |share| format!(" to the share {share}"))
+fn of_share(share: Option<&str>) -> String {
+    match share {
+        None => String::new(),
+        Some(COMMON) => " to callers that name no share".to_owned(),
+        Some(share) => format!(" to the share {share}"),
+    }
 }
 
-fn why(capacity: Amount, share: Option<&ShareName>) -> String {
+fn why(capacity: Amount, share: Option<&str>) -> String {
     match share {
+        Some(COMMON) => format!("they have {capacity}; lower the cost or the shares' parts, or raise the capacity"),
         None => format!("its capacity is {capacity}; lower the cost, or raise the capacity"),
         Some(_) => format!("the share holds {capacity}; lower the cost, or raise the share's part or the capacity"),
     }

@@ -63,6 +63,7 @@ impl NearLimit {
         tracing::warn!(
             event = "limit.near",
             dimension = %bucket.dimension(),
+            share = bucket.share().map(tracing::field::display),
             used = %bucket.used(now),
             capacity = %bucket.limit().capacity(),
             caller = self.warn_at.caller,

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Cost, Dimension, ShareName, Timestamp};
+use sluice_core::{Bucket, COMMON, Cost, Dimension, ShareName, Timestamp};
 use sluice_vendors::Profile;
 use tokio::time::Instant;
 
@@ -138,9 +138,10 @@ impl Entry {
         self.wake_rows();
     }
 
-    /// The share whose line the bucket is seen from, as far as it is known to have one.
-    pub(crate) fn line(&self) -> Option<ShareName> {
-        self.reading().and_then(|reading| reading.bucket.share().cloned())
+    /// The line that the bucket is seen from, if it is known to have shares.
+    pub(crate) fn line(&self) -> Option<String> {
+        let bucket = self.reading().map(|reading| reading.bucket).filter(|bucket| bucket.has_shares())?;
+        Some(bucket.share().map_or(COMMON, ShareName::as_str).to_owned())
     }
 
     /// Whether another caller may have left a start.

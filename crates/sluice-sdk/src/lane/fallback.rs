@@ -20,12 +20,12 @@ use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
 
 /// A line of a bucket: of a share, or the common one.
-type Line = (Dimension, Option<ShareName>);
+type LineKey = (Dimension, Option<ShareName>);
 
 /// The process's own buckets. Each is full when it is first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
-    buckets: Mutex<HashMap<Line, Bucket>>,
+    buckets: Mutex<HashMap<LineKey, Bucket>>,
     /// The last outage in which an answer was noted; zero for none.
     answered_in: AtomicU32,
 }

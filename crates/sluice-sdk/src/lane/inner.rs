@@ -1,4 +1,7 @@
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use sluice_core::{Bucket, COMMON, Dimension, RatePlanner, ShareName, Timestamp};
 use sluice_table::{Store, StoreError};
@@ -34,6 +37,25 @@ pub(crate) trait Refusals: Send + Sync {
 
     /// A caller in the queue looked without success, and will look again.
     fn waits(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn);
+}
+
+/// Shares that callers named and that the bucket does not have.
+#[derive(Debug, Default)]
+struct UnknownShares(Mutex<HashSet<String>>);
+
+/// Names may come from input.
+const MOST_UNKNOWN: usize = 100;
+
+impl UnknownShares {
+    /// Logs each name once.
+    fn report(&self, dimension: &Dimension, share: &str) {
+        let mut names = self.0.lock();
+        if names.len() < MOST_UNKNOWN && !names.contains(share) {
+            names.insert(share.to_owned());
+            tracing::warn!(event = "share.unknown", %dimension, share,
+                "the bucket does not have this share: its callers take from the common line");
+        }
+    }
 }
 
 /// Prints less than the client has learned: the reader of a printed grant wants to see the grant.
@@ -83,8 +105,13 @@ impl Inner {
     fn lacking(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
         let common = self.cache.get(dimension, None)?;
         let bucket = common.reading()?.bucket;
-        let has = bucket.shares().any(|name| name.as_str() == share);
-        (!has).then_some(common)
+        if bucket.shares().any(|name| name.as_str() == share) {
+            return None;
+        }
+        if bucket.has_shares() {
+            common.extensions.of::<UnknownShares>().report(bucket.dimension(), share);
+        }
+        Some(common)
     }
 
     /// The bucket as the share sees it that pays for this ask.

@@ -104,7 +104,7 @@ struct TokenBatch<'a> {
 struct SentWrite {
     planned: Planned,
     /// The line that it takes from.
-    from: From,
+    from: TakenFrom,
     /// For each caller of the plan: the sum of tokens up to its own, if the write takes them.
     sums_to_callers: Vec<Option<Amount>>,
     total: Amount,
@@ -115,14 +115,14 @@ struct SentWrite {
 
 /// The line that a write takes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum TakenFrom {
     Own,
     /// Another share's line, or the common line, and what stays there.
     Lender(Option<ShareName>, Amount),
 }
 
 /// A plan for callers: the write with the sums up to each of them.
-fn write_of(batch: BatchPlan, from: From, now: Timestamp) -> Option<SentWrite> {
+fn write_of(batch: BatchPlan, from: TakenFrom, now: Timestamp) -> Option<SentWrite> {
     let sum_to_caller = |answer: &Plan<_>| if let Plan::Write(sum) = answer { Some(*sum) } else { None };
     let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
     let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
@@ -232,7 +232,7 @@ impl TokenBatch<'_> {
         let repairs_alone = batch.total == Amount::ZERO;
         if batch.write.is_some() && !(repairs_alone && self.has_tried_repair) {
             self.has_tried_repair |= repairs_alone;
-            return Ok(write_of(batch, From::Own, now));
+            return Ok(write_of(batch, TakenFrom::Own, now));
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
@@ -242,7 +242,7 @@ impl TokenBatch<'_> {
             // the row.
             let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
             let (total, prefetched, began) = (first.cost.amount(), Amount::ZERO, Instant::now());
-            let (sums_to_callers, from) = (vec![Some(total)], From::Own);
+            let (sums_to_callers, from) = (vec![Some(total)], TakenFrom::Own);
             return Ok(Some(SentWrite { planned, from, sums_to_callers, total, prefetched, now, began }));
         }
         let later = self.waiters.split_off(claims.len());
@@ -270,14 +270,14 @@ impl TokenBatch<'_> {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
                 let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
                 lending::lender(&self.entry.extensions, bucket, refused.cost, now)?;
-                return write_of(batch, From::Own, now);
+                return write_of(batch, TakenFrom::Own, now);
             }
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
         let lent = lending::lender(&self.entry.extensions, bucket, at_once[0].cost, now)?;
         let planner = RatePlanner::borrowing(&lent);
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = From::Lender(lent.0.share().cloned(), lent.1);
+        let lender = TakenFrom::Lender(lent.0.share().cloned(), lent.1);
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
@@ -299,7 +299,7 @@ impl TokenBatch<'_> {
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
         let mut lender = None;
-        if let From::Lender(share, floor) = &sent.from {
+        if let TakenFrom::Lender(share, floor) = &sent.from {
             let entry = self.inner.entry_of(&self.entry.dimension, share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
@@ -344,7 +344,7 @@ impl TokenBatch<'_> {
 
     /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
-        if let From::Lender(share, _) = &sent.from {
+        if let TakenFrom::Lender(share, _) = &sent.from {
             return lending::had_too_little(&self.entry.extensions, share.as_ref(), now);
         }
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {

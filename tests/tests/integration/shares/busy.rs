@@ -55,7 +55,7 @@ struct Busy {
 }
 
 /// What came of a run.
-struct Result {
+struct Outcome {
     calls: Vec<Call>,
     began: Timestamp,
     /// For each product and phase.
@@ -65,7 +65,7 @@ struct Result {
 }
 
 impl Busy {
-    async fn run(&self) -> Result {
+    async fn run(&self) -> Outcome {
         fastrand::seed(7);
         let clock = TestClock::new(Timestamp::from_secs(1_800_000_000));
         let dynamo = EmbeddedDynamo::with_clock(clock).unwrap();
@@ -106,7 +106,7 @@ impl Busy {
         let failed = dynamo.meter().failed_writes();
         let calls = std::mem::take(&mut *calls.lock().unwrap());
         #[allow(clippy::cast_precision_loss)]
-        Result { calls, began, asked, requests: usage.requests as f64, failed: failed as f64 }
+        Outcome { calls, began, asked, requests: usage.requests as f64, failed: failed as f64 }
     }
 }
 
@@ -154,7 +154,7 @@ async fn demand(
 }
 
 #[allow(clippy::cast_precision_loss)]
-impl Result {
+impl Outcome {
     fn in_phase(&self, product: Option<usize>, phase: usize, length: Duration) -> usize {
         let from = self.began.after(length * u32::try_from(phase).unwrap());
         let to = from.after(length);
@@ -225,7 +225,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
         result.failed / calls,
         result.burst()
     );
-    // These clocks are exact, and a start is told in microseconds.
+    // These clocks are exact, and a start is in whole microseconds.
     assert!(result.burst() <= f64::from(burst) + 0.1, "the vendor saw a burst of {}", result.burst());
     assert!(worst >= 0.98, "a product got {worst} of what it was promised");
     assert!(used >= least_used, "{used} of the limit was used");

@@ -9,7 +9,7 @@ use super::{Declared, Place};
 use crate::failure::Failure;
 
 const TAKES: &str =
-    "it must be a part above 0 and up to 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
+    "it must be a part above 0 and below 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
 
 /// Reads the shares: `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
 pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Result<Split, Failure> {
@@ -78,7 +78,7 @@ mod tests {
         for (shares, place, takes) in [
             ("\"two words\" = 0.5", "limits.toml:7", "letters, digits"),
             ("search = \"half\"", "limits.toml:7: search = \"half\"", "as in 0.5"),
-            ("search = 1.5", "limits.toml:7: search = 1.5", "up to 1"),
+            ("search = 1.5", "limits.toml:7: search = 1.5", "below 1"),
             ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             ("search = { part = 0.5, flor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             ("search = 0.001", "limits.toml:2: dimension = a#b", "the share search holds 0.1, and a call takes 1"),
