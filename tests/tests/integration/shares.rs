@@ -158,8 +158,9 @@ async fn a_share_that_a_bucket_lacks_is_the_common_line_also_after_its_removal()
     // The client still knows the share: its write fails by its condition, and not by the path.
     take(&client, of("search")).await.release().await.unwrap();
     assert_eq!(levels(&world).await, ["77", "20"]);
-    // And one that takes it back after it was declared again.
+    // It learns that the share was declared again from the reply to its next call.
     apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.5"), ("batch", "0.2")])).await;
+    take(&client, of("search")).await.release().await.unwrap();
     let before = levels(&world).await;
     take(&client, of("search")).await.release().await.unwrap();
     let after = levels(&world).await;
