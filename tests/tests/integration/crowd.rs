@@ -10,6 +10,8 @@ use tokio::time::sleep;
 use crate::kind::Kind;
 use crate::world::{World, take};
 
+mod slots;
+
 const SLOTS: &str = "elevenlabs#concurrent";
 /// Until each process has counted the others: its first note may come before theirs, its second after them.
 const UNTIL_COUNTED: Duration = Duration::from_secs(12);

@@ -1,0 +1,239 @@
+//! A crowd at one concurrency bucket: 64 processes of one caller each, over the modelled DynamoDB.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Dimension, Limit, Timestamp};
+use sluice_sdk::{Client, LimitError};
+use sluice_testkit::yardstick::{Reference, TakeResult};
+use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Operation, TestClock};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::kind::Kind;
+use crate::world::TABLE;
+
+const SLOTS: &str = "elevenlabs#concurrent";
+const PROCESSES: usize = 64;
+/// Until every process has met the others.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+/// Who takes the slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Sluice(Kind),
+    /// The algorithm that Sluice was described with.
+    Reference,
+    /// The same, and its transactions never meet: each waits for a turn that costs nothing.
+    ReferenceInTurns,
+}
+
+/// One case: how many slots, and how long each is held.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    who: Who,
+    slots: i32,
+    hold: Duration,
+    measured: Duration,
+}
+
+/// A caller that asked, and when it had its slot.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    process: usize,
+    asked: Instant,
+    began: Instant,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+struct Figures {
+    grants_a_second: f64,
+    failed_writes: f64,
+    write_units: f64,
+    read_units: f64,
+    /// The part of the slots that was free while somebody waited.
+    idle: f64,
+    /// The largest difference of a process's mean wait from what it would be if slots went to who came first.
+    unfair: f64,
+    /// The 99th percentile of the waits, as a multiple of the one in the order of coming.
+    late: f64,
+    /// Slots that nobody holds at the end, and that were not given back.
+    not_given_back: f64,
+}
+
+#[derive(Clone)]
+enum Process {
+    Sluice(Client),
+    Reference(Reference, Option<Arc<tokio::sync::Mutex<()>>>),
+}
+
+type Log = Arc<Mutex<Vec<Served>>>;
+
+impl Process {
+    /// Takes a slot, holds it, gives it back, and again, until `end`.
+    async fn work(self, number: usize, hold: Duration, end: Instant, log: Log) {
+        while Instant::now() < end {
+            let asked = Instant::now();
+            let served = |log: &Log| {
+                log.lock().unwrap().push(Served { process: number, asked, began: Instant::now() });
+            };
+            match &self {
+                Self::Sluice(client) => {
+                    let slot = client.slot(SLOTS).timeout(Duration::from_secs(900));
+                    let ran = slot.run(async |_| {
+                        served(&log);
+                        sleep(hold).await;
+                        Ok::<_, LimitError>(())
+                    });
+                    ran.await.unwrap();
+                }
+                Self::Reference(reference, turns) => {
+                    let leases = loop {
+                        let turn = match turns {
+                            Some(turns) => Some(turns.lock().await),
+                            None => None,
+                        };
+                        match reference.acquire().await.unwrap() {
+                            TakeResult::Granted { held, .. } => break held,
+                            TakeResult::Refused { wait } => {
+                                drop(turn);
+                                sleep(wait).await;
+                            }
+                            TakeResult::GaveUp => sleep(Duration::from_millis(1)).await,
+                        }
+                    };
+                    served(&log);
+                    sleep(hold).await;
+                    let turn = match turns {
+                        Some(turns) => Some(turns.lock().await),
+                        None => None,
+                    };
+                    // What it fails to give back is counted at the end.
+                    let _ = reference.release(leases).await;
+                    drop(turn);
+                }
+            }
+        }
+    }
+}
+
+impl Crowd {
+    async fn run(self) -> Figures {
+        fastrand::seed(7);
+        let clock = TestClock::new(Timestamp::from_secs(1_800_000_000));
+        let dynamo = EmbeddedDynamo::with_clock(clock).unwrap();
+        dynamo.create_table(TABLE).await.unwrap();
+        dynamo.faults().always(Operation::TransactWriteItems, Fault::NewToken);
+        let limit = Limit::concurrent(Amount::from_tokens(self.slots), Cost::ONE).unwrap();
+        dynamo.client(TABLE).ops().apply_limit(&Dimension::new(SLOTS).unwrap(), &limit).await.unwrap();
+        let raw = dynamo.clone();
+        let dynamo = dynamo.behind(&DynamoProfile::new(5));
+        let turns = (self.who == Who::ReferenceInTurns).then(Arc::default);
+        let log = Log::default();
+        let end = Instant::now() + WARM_UP + self.measured;
+        let mut callers = JoinSet::new();
+        let mut clients = Vec::new();
+        for number in 0..PROCESSES {
+            let process = match self.who {
+                Who::Sluice(kind) => {
+                    let settings = Client::builder(TABLE).leases(kind.leases()).note_use(false);
+                    let client = dynamo.client_with(settings);
+                    clients.push(client.clone());
+                    Process::Sluice(client)
+                }
+                Who::Reference | Who::ReferenceInTurns => {
+                    let (dynamo, table) = (dynamo.dynamodb(), TABLE.to_owned());
+                    let clock = raw.clock().off_by(0);
+                    Process::Reference(Reference { dynamo, table, dimensions: vec![(SLOTS.into(), 1.0)], clock }, turns.clone())
+                }
+            };
+            callers.spawn(process.work(number, self.hold, end, Arc::clone(&log)));
+        }
+        sleep(WARM_UP).await;
+        dynamo.meter().reset();
+        let began = Instant::now();
+        let (mut free, mut looks) = (0.0, 0.0);
+        while Instant::now() < end {
+            sleep(Duration::from_millis(1)).await;
+            free += free_slots(&raw);
+            looks += 1.0;
+        }
+        let (failed, usage) = (dynamo.meter().failed_writes(), dynamo.meter().total());
+        while callers.join_next().await.is_some() {}
+        let free_at_the_end = free_slots(&raw);
+        let mut served = std::mem::take(&mut *log.lock().unwrap());
+        served.retain(|served| served.began >= began && served.began <= end);
+        #[allow(clippy::cast_precision_loss)]
+        let grants = served.len() as f64;
+        let (unfair, late) = order(&served);
+        #[allow(clippy::cast_precision_loss)]
+        Figures {
+            grants_a_second: grants / self.measured.as_secs_f64(),
+            failed_writes: failed as f64 / grants,
+            write_units: usage.write_units as f64 / grants,
+            read_units: usage.read_units / grants,
+            idle: free / looks / f64::from(self.slots),
+            unfair,
+            late,
+            not_given_back: f64::from(self.slots) - free_at_the_end,
+        }
+    }
+}
+
+fn free_slots(dynamo: &EmbeddedDynamo) -> f64 {
+    let row = dynamo.row(TABLE, SLOTS).unwrap().unwrap();
+    row["tokens"]["N"].as_str().unwrap().parse().unwrap()
+}
+
+/// How far the waits are from those in which the same starts go to the callers in the order of coming.
+fn order(served: &[Served]) -> (f64, f64) {
+    let mut asked: Vec<_> = served.iter().map(|served| (served.asked, served.process)).collect();
+    asked.sort_unstable();
+    let mut began: Vec<_> = served.iter().map(|served| served.began).collect();
+    began.sort_unstable();
+    let (mut own, mut fair) = (vec![Vec::new(); PROCESSES], vec![Vec::new(); PROCESSES]);
+    for one in served {
+        own[one.process].push((one.began - one.asked).as_secs_f64());
+    }
+    for ((asked, process), began) in asked.iter().zip(&began) {
+        fair[*process].push(began.saturating_duration_since(*asked).as_secs_f64());
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let mean = |waits: &Vec<f64>| waits.iter().sum::<f64>() / waits.len().max(1) as f64;
+    let all: Vec<f64> = fair.iter().flatten().copied().collect();
+    let usual = mean(&all).max(0.001);
+    let unfair = own.iter().zip(&fair).map(|(own, fair)| (mean(own) - mean(fair)).abs() / usual).fold(0.0, f64::max);
+    let p99 = |waits: &[Vec<f64>]| {
+        let mut waits: Vec<f64> = waits.iter().flatten().copied().collect();
+        waits.sort_unstable_by(f64::total_cmp);
+        waits.get(waits.len() * 99 / 100).copied().unwrap_or_default()
+    };
+    (unfair, p99(&own) / p99(&fair).max(0.001))
+}
+
+/// Prints what each way achieves.
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes"]
+#[allow(clippy::print_stdout)]
+async fn every_way_is_measured() {
+    for (slots, hold_ms, secs) in [(10, 5, 10), (100, 5, 10), (10, 500, 30), (100, 500, 30), (10, 5_000, 120)] {
+        for who in [Who::Sluice(Kind::Rows), Who::Sluice(Kind::Inline), Who::Reference, Who::ReferenceInTurns] {
+            let (hold, measured) = (Duration::from_millis(hold_ms), Duration::from_secs(secs));
+            let figures = Crowd { who, slots, hold, measured }.run().await;
+            println!(
+                "{slots:>3} slots held {hold_ms:>4} ms, {:<16} {:>6.1}/s, failed {:>5.2}, units {:>5.1} w {:>5.1} r, \
+                 idle {:>5.1} %, process off by {:>3.0} %, p99 x {:.2}, gave up {}",
+                format!("{who:?}").replace("Sluice", ""),
+                figures.grants_a_second,
+                figures.failed_writes,
+                figures.write_units,
+                figures.read_units,
+                figures.idle * 100.0,
+                figures.unfair * 100.0,
+                figures.late,
+                figures.not_given_back,
+            );
+        }
+    }
+}
