@@ -54,6 +54,8 @@ pub struct Bucket {
     adopts_limit: bool,
     adopt_at_least: Option<Box<Amount>>,
     note: Option<Box<Note>>,
+    served: i64,
+    waited_until: Option<Timestamp>,
     /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
     /// All lines as they were read, if the bucket has shares.
@@ -71,6 +73,8 @@ pub(crate) struct Moved {
     pub(crate) granted: Amount,
     /// Slots of leases that are removed without freeing them, because there is no room.
     pub(crate) capped: Amount,
+    /// Numbers that are served.
+    pub(crate) served: u32,
 }
 
 /// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level
@@ -103,6 +107,8 @@ impl Bucket {
             adopts_limit: false,
             adopt_at_least: None,
             note: None,
+            served: 0,
+            waited_until: None,
             inline: None,
             lines: None,
             share: None,
@@ -171,6 +177,18 @@ impl Bucket {
     #[must_use]
     pub const fn admitted_inline(&self) -> Option<Amount> {
         self.admitted_inline
+    }
+
+    /// How many of the numbers that waiting callers drew have been served.
+    #[must_use]
+    pub const fn served(&self) -> i64 {
+        self.served
+    }
+
+    /// Until when callers that wait for slots draw a number first, if others wait.
+    #[must_use]
+    pub const fn waited_until(&self) -> Option<Timestamp> {
+        self.waited_until
     }
 
     /// The leases in the row itself; `None` if no client has written inline leases yet.
@@ -297,6 +315,7 @@ impl Bucket {
     /// The same bucket after a write that left it with these inline leases.
     pub(crate) fn after_inline(&self, moved: Moved, leases: InlineLeases) -> Self {
         let mut after = self.clone();
+        after.served = self.served.saturating_add(i64::from(moved.served));
         after.tokens = self.tokens.plus(moved.slots);
         after.version = self.version.saturating_add(1);
         after.counted = self.counted.saturating_add(1);

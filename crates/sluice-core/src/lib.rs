@@ -80,6 +80,7 @@ pub use plan::inline::{
 };
 pub use plan::nearness::Nearness;
 pub use plan::observe::{Observation, Remaining, note_limit, on_lower_limit, state_floor};
+pub use plan::order::{WAIT_MARK, catch_up, draw, drawn, is_mark_old, mark_waiting};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Debt, Settle, Settling};

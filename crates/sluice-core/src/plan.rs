@@ -15,6 +15,7 @@ pub(crate) mod lines;
 pub(crate) mod lower;
 pub(crate) mod nearness;
 pub(crate) mod observe;
+pub(crate) mod order;
 pub(crate) mod rate;
 pub(crate) mod receipt;
 pub(crate) mod refill;

@@ -53,6 +53,10 @@ pub const ADMITTED: &str = "admitted";
 pub const ADMITTED_INLINE: &str = "admitted_inline";
 /// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`] and [`INLINE_ENDS`].
 pub const LEASES: &str = "leases";
+/// Concurrency bucket, optional: how many of the numbers that waiting callers drew ([`DRAWN`]) have been served.
+pub const SERVED: &str = "served";
+/// Concurrency bucket, optional: until then, callers that wait for slots draw a number before they take any.
+pub const WAITED_UNTIL: &str = "waited_until";
 /// Inline lease: the cost. The name is one letter, because DynamoDB charges by the size of the row.
 pub const INLINE_COST: &str = "c";
 /// Inline lease: when it ends, in whole seconds, rounded up.
@@ -167,6 +171,8 @@ pub const CROWD_PERIOD: &str = "crowd_period";
 pub const CROWD: &str = "crowd";
 /// Load, optional: [`CROWD`] of the period before.
 pub const CROWD_BEFORE: &str = "crowd_before";
+/// Load, optional: monotone count of the numbers that callers drew to wait for slots in the order of coming.
+pub const DRAWN: &str = "drawn";
 /// Load of any bucket, optional: what each caller used. A map from its name to [`USED_NOW`] and
 /// [`USED_BEFORE`].
 pub const CALLERS: &str = "callers";

@@ -5,7 +5,7 @@
 //! both ends of the queue: `take` enters it, and its batch is what the leader serves, called back by [`round`].
 //!
 //! [`attempt`] chooses the kind; [`shadow`] lets every call through. [`reading`] reads buckets, [`setback`]
-//! decides who stays, [`poll`] how often the queue looks again, [`unclaimed`] is a grant on its way.
+//! decides who stays, [`poll`] how often the queue looks again, [`turns`] whose turn it is among all processes, [`unclaimed`] is a grant on its way.
 //! [`release`] and [`settle`] give back.
 
 pub(crate) mod answer_by;
@@ -13,6 +13,7 @@ pub(crate) mod attempt;
 pub(crate) mod background;
 pub(crate) mod cache;
 pub(crate) mod chunks;
+pub(crate) mod contended;
 pub(crate) mod entry;
 pub(crate) mod expired_holder;
 pub(crate) mod fallback;
@@ -38,6 +39,7 @@ pub(crate) mod slot_wait;
 pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod tokens;
+pub(crate) mod turns;
 pub(crate) mod unclaimed;
 pub(crate) mod unsettled;
 pub(crate) mod wants;

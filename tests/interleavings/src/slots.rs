@@ -4,7 +4,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 
-use crate::lane::poll::Poll;
+use crate::lane::poll::{Others, Poll};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, NoAnswer, QueueAsk, Service, WaitHandle, Waiter};
 use crate::lane::setback::Setback;
@@ -181,7 +181,8 @@ async fn serve(bucket: Arc<Bucket>, mut leader: Leader<Ask, Granted>) {
         let waiting = answer(&bucket, waiters);
         drop(serving);
         let waiting = (!waiting.is_empty()).then_some((waiting, Setback));
-        leader.after(served, (waiting, ()), &mut poll, || None).await;
+        let nobody = || Others { crowd: None, next_look: None };
+        leader.after(served, (waiting, ()), &mut poll, nobody).await;
     }
 }
 

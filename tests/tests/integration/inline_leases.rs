@@ -87,7 +87,12 @@ pub(crate) async fn apply(world: &World, update: &Update) -> bool {
 
 fn take(world: &World, id: &str, slots: i32) -> InlineTake {
     let ends = world.dynamo.clock().now().after(Duration::from_secs(60));
-    InlineTake { id: LeaseId::new(id.into()).unwrap(), cost: Cost::new(Amount::from_tokens(slots)).unwrap(), ends }
+    InlineTake {
+        id: LeaseId::new(id.into()).unwrap(),
+        cost: Cost::new(Amount::from_tokens(slots)).unwrap(),
+        ends,
+        serves: 0,
+    }
 }
 
 /// Plans from the row as it is, applies it, and holds the row against what the plan says of it.

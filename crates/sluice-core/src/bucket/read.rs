@@ -16,7 +16,7 @@ use crate::rate::Rate;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
     COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED,
-    Row, RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    Row, RowError, SERVED, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -71,6 +71,9 @@ impl Bucket {
             adopt_at_least: schema::optional(row, ADOPT_AT_LEAST, || schema::amount(row, ADOPT_AT_LEAST))?
                 .map(|least| Box::new(least.get())),
             note: Note::read(row).map(Box::new),
+            served: schema::optional(row, SERVED, || schema::count(row, SERVED))?.unwrap_or(0),
+            waited_until: schema::optional(row, WAITED_UNTIL, || schema::timestamp(row, WAITED_UNTIL))?
+                .map(|at| at.get()),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
             lines,
             share: None,

@@ -52,6 +52,8 @@ pub struct InlineTake {
     pub cost: Cost,
     /// When the lease ends; rounded up to a whole second.
     pub ends: Timestamp,
+    /// How many numbers of the waiting order the grant serves: see [`draw`](crate::draw).
+    pub serves: u32,
 }
 
 /// What a holder gives back.

@@ -100,7 +100,7 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
 }
 
 fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
-    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now };
+    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: 0 };
     let release = |(id, _): (&LeaseId, _)| InlineRelease { id: id.clone(), cost };
     let releases: Vec<InlineRelease> =
         bucket.inline().into_iter().flat_map(|all| all.iter().map(release)).take(2).collect();

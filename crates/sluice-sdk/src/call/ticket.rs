@@ -47,7 +47,13 @@ const BOOKING_TIME: Duration = Duration::from_secs(1);
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
     let lease = inner.config.lease_ttl;
     // The caller receives its start and leaves: it does not stay in the queue.
-    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease, ends: None };
+    let terms = Terms {
+        until: Some(Instant::now() + within.min(LONGEST_SETTING)),
+        stays: false,
+        lease,
+        ends: None,
+        moves_on: false,
+    };
     if inner.config.leases == Leases::All {
         let taken = attempt::submit(inner, &asks, at_once(terms)).await?;
         return Ok(match Outcome::of(inner, taken, lease, inner.config.renew_leases) {

@@ -8,10 +8,11 @@ use sluice_table::StoreError;
 
 use crate::api::error::AcquireError;
 use crate::api::no_ticket::NoTicket;
-use crate::api::refusal::contended;
+use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::{Ask, Payer, cost_in};
 use crate::config::Leases;
 use crate::lane::answer_by::AnswerBy;
+use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
@@ -162,5 +163,31 @@ async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAns
         Leases::Inline => false,
         _ => wants.iter().any(|want| want.concurrent),
     };
+    if let ([want], Leases::Concurrent) = (wants, inner.config.leases)
+        && want.concurrent
+        && want.entry.limit().is_some_and(|limit| limit.fits_inline())
+    {
+        return take_slot(inner, wants, terms).await;
+    }
     if in_one { rows::take(inner, wants, terms).await } else { per_bucket::take(inner, wants, terms).await }
+}
+
+/// Takes a slot with a lease row, unless others take slots of the bucket or wait for them: then with an inline
+/// lease. Two transactions on one row collide, and plain updates do not.
+async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
+    let entry = &wants[0].entry;
+    let is_crowded =
+        entry.extensions.of::<Contended>().is_now() || entry.inline.get().is_some_and(|lane| !lane.is_idle());
+    if !is_crowded {
+        match rows::take(inner, wants, Terms { moves_on: true, ..terms }).await {
+            Ok(Taken::Refused(retry)) if moves_on(&retry, terms) => {}
+            answer => return answer,
+        }
+    }
+    per_bucket::take(inner, wants, terms).await
+}
+
+/// Whether a caller that a lane of lease rows refused asks again with an inline lease.
+fn moves_on(retry: &RetryIn, terms: Terms) -> bool {
+    retry.reason == RetryReason::Contended || terms.stays_until().is_some() && !terms.patience().is_zero()
 }

@@ -1,6 +1,7 @@
 //! The lane of a concurrency bucket with inline leases: callers that take and that release share a write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_core::{Cost, InlineRelease, LeaseId};
 use sluice_ops::Released;
@@ -11,7 +12,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
-use crate::lane::poll::Poll;
+use crate::lane::poll::{Others, Poll};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
@@ -19,6 +20,7 @@ use crate::lane::round;
 use crate::lane::setback::{QueuePatience, Setback};
 use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
+use crate::lane::turns::Turns;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
 
@@ -102,9 +104,11 @@ impl InlineAsk {
         match self {
             Self::Take { terms, .. } => terms.queue_patience(inner),
             // A release is never answered locally: what the table holds is given back to the table.
-            Self::Release { until, .. } => {
-                QueuePatience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
-            }
+            Self::Release { until, .. } => QueuePatience {
+                stays: until.saturating_duration_since(Instant::now()),
+                answers_locally: false,
+                moves_on: false,
+            },
         }
     }
 }
@@ -159,6 +163,12 @@ fn service<'a>(
     move |leader| Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader))
 }
 
+/// The pause until the first caller that waits is likely to have its turn.
+fn next_look(inner: &Inner, entry: &Entry) -> Option<Duration> {
+    let reading = entry.reading()?;
+    entry.extensions.of::<Turns>().next_look(&reading.bucket, inner.now())
+}
+
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
     let _serving = inner.background.token();
     let (inner, entry) = (&inner, &entry);
@@ -169,6 +179,8 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, I
         waiting: None,
         unclaimed_grants: Vec::new(),
         is_outdated: false,
+        turns: entry.extensions.of(),
     };
-    round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
+    let others = || Others { crowd: entry.load.crowd(), next_look: next_look(inner, entry) };
+    round::lead(inner, leader, Poll::default(), batch, others, || entry.doubt()).await;
 }

@@ -86,7 +86,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
                 return setback.answer();
             }
             let crowd = wants[at].entry.load.crowd();
-            let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), gives_back: false });
+            let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), ..WaitContext::default() });
             (first, why) = (at, Some(setback));
             pause_until_return(&inner.store, pause, returns).await;
         }

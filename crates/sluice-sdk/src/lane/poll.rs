@@ -70,6 +70,15 @@ pub(crate) struct WaitContext {
     pub(crate) until: Option<Instant>,
     /// Whether a caller gives back. Others wait for what it gives, so it does not pause as long.
     pub(crate) gives_back: bool,
+    /// The pause at a full bucket, if the order of the waiting processes says it.
+    pub(crate) next_look: Option<Duration>,
+}
+
+/// What is known of the other processes that wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Others {
+    pub(crate) crowd: Option<u32>,
+    pub(crate) next_look: Option<Duration>,
 }
 
 impl Default for Poll {
@@ -89,7 +98,9 @@ impl Poll {
     /// earlier than that, crowds would look more than a third more often.
     pub(crate) fn next(&mut self, why: &Setback, context: WaitContext) -> Duration {
         let longest = self.longest(why, context);
+        let full = matches!(why, Setback::Refused(retry) if retry.reason == RetryReason::NoFreeSlot);
         let drawn = match why {
+            _ if full && !context.gives_back && context.next_look.is_some() => context.next_look.unwrap_or_default(),
             // All processes know when a cool-down ends: they spread their looks after it as at a full bucket.
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
                 retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(context.crowd).max(SPREAD)))

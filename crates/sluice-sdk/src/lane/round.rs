@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::api::error::AcquireError;
 use crate::api::refusal::contended;
 use crate::lane::inner::Inner;
-use crate::lane::poll::{Poll, spread_after_return};
+use crate::lane::poll::{Others, Poll, spread_after_return};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{QueueAsk, Waiter, Waiting};
 use crate::lane::setback::Setback;
@@ -66,7 +66,7 @@ pub(super) trait Batch {
 }
 
 /// Serves a lane, round after round, until no caller is left. After a round in which callers stay, the lane
-/// pauses, as `poll` says for a `crowd` of processes; then `paused` is called. A round takes all callers in
+/// pauses, as `poll` says of the `others` that wait; then `paused` is called. A round takes all callers in
 /// the queue, so that none stands unanswered behind a full write of others: not in an outage, not a release
 /// behind callers that wait, and not a caller that does not wait.
 pub(super) async fn lead<B: Batch>(
@@ -74,7 +74,7 @@ pub(super) async fn lead<B: Batch>(
     mut leader: Leader<B::Ask, B::Answer>,
     mut poll: Poll,
     batch: impl Fn(Vec<Waiter<B::Ask, B::Answer>>) -> B,
-    crowd: impl Fn() -> Option<u32>,
+    others: impl Fn() -> Others,
     paused: impl Fn(),
 ) {
     while let Some(waiters) = leader.next(usize::MAX).await {
@@ -83,7 +83,7 @@ pub(super) async fn lead<B: Batch>(
         let returns = inner.store.returns();
         serve(inner, &mut batch).await;
         // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
-        let after = leader.after(served, batch.into_unfinished(), &mut poll, &crowd);
+        let after = leader.after(served, batch.into_unfinished(), &mut poll, &others);
         let has_paused = tokio::select! {
             biased;
             has_paused = after => has_paused,

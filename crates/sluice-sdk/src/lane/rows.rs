@@ -10,7 +10,7 @@ use crate::lane::inner::Inner;
 use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
-use crate::lane::poll::Poll;
+use crate::lane::poll::{Others, Poll};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter};
 use crate::lane::round;
@@ -84,7 +84,8 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     let (inner, entries, lane) = (&inner, &entries, &lane);
     let batch = |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
-    round::lead(inner, leader, Poll::default(), batch, crowd, || entries.iter().for_each(|entry| entry.doubt())).await;
+    let others = || Others { crowd: crowd(), next_look: None };
+    round::lead(inner, leader, Poll::default(), batch, others, || entries.iter().for_each(|entry| entry.doubt())).await;
 }
 
 /// Returns the name of a set of dimensions, each with its share.

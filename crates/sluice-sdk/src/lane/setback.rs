@@ -37,13 +37,15 @@ pub(crate) struct QueuePatience {
     pub(crate) stays: Duration,
     /// Whether the process answers an outage (`SLUICE_ON_UNAVAILABLE`): there is nothing to wait for.
     pub(crate) answers_locally: bool,
+    /// Whether the caller waits for slots, and through conflicts, elsewhere.
+    pub(crate) moves_on: bool,
 }
 
 impl QueuePatience {
     /// Whether the caller prefers to wait for `retry`. An exact wait that ends too late is returned at once.
     pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
         let is_late = retry.reason.is_over_in_time() && retry.wait > self.stays;
-        !self.stays.is_zero() && !is_late
+        !self.stays.is_zero() && !is_late && !self.moves_on
     }
 }
 

@@ -18,11 +18,13 @@ pub(crate) struct Terms {
     pub(crate) lease: Duration,
     /// When waiting and running together end, if the caller says so.
     pub(crate) ends: Option<Instant>,
+    /// Whether the caller leaves the queue for another one instead of waiting for slots or through conflicts.
+    pub(crate) moves_on: bool,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease, ends: None }
+        Self { until: None, stays: false, lease, ends: None, moves_on: false }
     }
 
     /// How far ahead the caller books, from now.
@@ -43,6 +45,10 @@ impl Terms {
     /// How long the caller stays in the queue, from now.
     pub(crate) fn queue_patience(self, inner: &Inner) -> QueuePatience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
-        QueuePatience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
+        QueuePatience {
+            stays,
+            answers_locally: inner.config.on_unavailable != OnUnavailable::Error,
+            moves_on: self.moves_on,
+        }
     }
 }

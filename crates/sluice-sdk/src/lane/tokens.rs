@@ -18,7 +18,7 @@ use crate::lane::inner::Inner;
 use crate::lane::no_grant::too_late;
 use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
-use crate::lane::poll::Poll;
+use crate::lane::poll::{Others, Poll};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter, Waiting, stay};
 use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
@@ -81,7 +81,15 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, La
         let (waiting, unclaimed_grants) = (None, Vec::new());
         TokenBatch { inner, entry, waiters, waiting, unclaimed_grants, lot: None, has_tried_repair: false }
     };
-    round::lead(inner, leader, Poll::uncounted(), batch, || entry.load.crowd(), || ()).await;
+    round::lead(
+        inner,
+        leader,
+        Poll::uncounted(),
+        batch,
+        || Others { crowd: entry.load.crowd(), next_look: None },
+        || (),
+    )
+    .await;
 }
 
 /// The callers of a round, in order. A write is for the first [`MOST_AT_ONCE`] of them.

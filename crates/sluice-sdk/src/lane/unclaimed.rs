@@ -153,7 +153,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::lane::poll::Poll;
+    use crate::lane::poll::{Others, Poll};
     use crate::lane::queue::leader::Leader;
     use crate::lane::queue::{Lane, QueueAsk, Service};
     use crate::lane::setback::Setback;
@@ -175,7 +175,12 @@ mod tests {
                 let mut poll = Poll::default();
                 while let Some(batch) = leader.next(10).await {
                     let why = Setback::overtaken(&Dimension::new("elevenlabs#concurrent").unwrap());
-                    leader.after(batch.len(), (Some((batch, why)), ()), &mut poll, || Some(1_000)).await;
+                    leader
+                        .after(batch.len(), (Some((batch, why)), ()), &mut poll, || Others {
+                            crowd: Some(1_000),
+                            next_look: None,
+                        })
+                        .await;
                 }
             })
         };

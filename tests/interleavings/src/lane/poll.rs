@@ -13,6 +13,13 @@ pub(crate) struct WaitContext {
     pub(crate) crowd: Option<u32>,
     pub(crate) until: Option<Instant>,
     pub(crate) gives_back: bool,
+    pub(crate) next_look: Option<Duration>,
+}
+
+/// What is known of the other processes that wait.
+pub(crate) struct Others {
+    pub(crate) crowd: Option<u32>,
+    pub(crate) next_look: Option<Duration>,
 }
 
 impl Poll {

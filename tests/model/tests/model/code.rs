@@ -131,7 +131,8 @@ fn a_renewal_asks_that_the_lease_ends_no_later() {
 /// A bucket whose row has these inline leases, of one slot each, that ended long ago.
 fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
     let free = bucket(capacity);
-    let take = |id: &&str| InlineTake { id: LeaseId::new((*id).into()).unwrap(), cost: Cost::ONE, ends: NOW };
+    let take =
+        |id: &&str| InlineTake { id: LeaseId::new((*id).into()).unwrap(), cost: Cost::ONE, ends: NOW, serves: 0 };
     let takes: Vec<_> = ids.iter().map(take).collect();
     InlinePlanner::new(&free).plan(&takes, &[], NOW).after(&free)
 }
@@ -140,7 +141,8 @@ fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
 fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
     let now = NOW.after(Duration::from_secs(600));
     let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
-    let takes: Vec<_> = takes.iter().map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now }).collect();
+    let takes: Vec<_> =
+        takes.iter().map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: 0 }).collect();
     let release = |text: &&str| InlineRelease { id: id(text), cost: Cost::ONE };
     let releases: Vec<_> = releases.iter().map(release).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, now).update.unwrap().statement.condition.to_string()

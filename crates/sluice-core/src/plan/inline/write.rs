@@ -12,7 +12,7 @@ use crate::lease::LeaseId;
 use crate::limit::LimitType;
 use crate::schema::{
     ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_COST, INLINE_ENDS, LEASES, LIMIT_TYPE,
-    TOKENS, VERSION,
+    SERVED, TOKENS, VERSION,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -32,7 +32,7 @@ placeholders!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 2
     32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
 
 /// The most attributes of a write.
-const MOST_ATTRIBUTES: usize = 11;
+const MOST_ATTRIBUTES: usize = 12;
 
 /// An expression under construction.
 #[derive(Default)]
@@ -152,6 +152,8 @@ impl Draft<'_, '_> {
     /// - `#tokens >= :need`: others took the slots since the reading; or a resize left the bucket below zero,
     ///   and slots that come back cannot be granted (then `:need` may be below zero itself).
     /// - `#blocked_until`: a cool-down began.
+    /// - `#served = :read_served`, if numbers are passed over: others passed over the same, and numbers after them
+    ///   would be passed over whose callers wait.
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();
         if moved.granted == Amount::ZERO {
@@ -161,6 +163,15 @@ impl Draft<'_, '_> {
         wording.set.push_str(", #admitted = if_not_exists(#admitted, :0) + :granted");
         wording.set.push_str(", #admitted_inline = if_not_exists(#admitted_inline, :0) + :granted");
         wording.number(":granted", moved.granted);
+        if moved.served > 0 {
+            wording.attributes.push(SERVED);
+            wording.set.push_str(", #served = if_not_exists(#served, :0) + :served");
+            wording.number(":served", moved.served);
+            if moved.served as usize > self.taken.len() {
+                wording.condition.push_str(" AND (attribute_not_exists(#served) OR #served = :read_served)");
+                wording.number(":read_served", self.bucket.served());
+            }
+        }
         // If the condition requires `tokens` as read, they are enough.
         if moved.capped == Amount::ZERO {
             wording.condition.push_str(" AND #tokens >= :need");

@@ -303,7 +303,7 @@ impl<'a> StartWait<'a> {
 
     fn terms(&self, longer: Duration) -> Terms {
         let lease = self.inner.config.lease_ttl + longer;
-        Terms { until: Some(self.until), stays: true, lease, ends: self.ends }
+        Terms { until: Some(self.until), stays: true, lease, ends: self.ends, moves_on: false }
     }
 
     fn left(&self) -> Duration {

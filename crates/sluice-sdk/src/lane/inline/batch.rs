@@ -4,24 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Bucket, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, ReleaseAnswer,
-    Timestamp,
+    Bucket, Cost, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, NO_SLOT_WAIT,
+    Reason, Refusal, ReleaseAnswer, Timestamp,
 };
 use sluice_ops::Released;
 use sluice_table::{Resend, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
-use crate::api::refusal::{RetryIn, contended, refused};
+use crate::api::refusal::{RetryIn, RetryReason, contended, refused};
+use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, UnconfirmedLease};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
-use crate::lane::queue::{Waiting, stay};
+use crate::lane::queue::{QueueAsk, Waiting, stay};
 use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::turns::{Turns, keep_turns};
 use crate::lane::unclaimed::{OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
@@ -35,6 +37,8 @@ pub(super) struct InlineBatch<'a> {
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
     /// Whether the row is read before the next plan: DynamoDB throttled a write that takes slots.
     pub(super) is_outdated: bool,
+    /// Whose turn it is among the callers of all processes.
+    pub(super) turns: Arc<Turns>,
 }
 
 /// A plan, with the positions of the callers that it is for.
@@ -42,6 +46,8 @@ struct InlineDraft {
     plan: InlinePlan,
     takes: Vec<usize>,
     releases: Vec<usize>,
+    /// Whether a caller that waits is left out because it is not its turn, and all takes behind it.
+    is_cut: bool,
     at: Timestamp,
 }
 
@@ -87,10 +93,11 @@ impl round::Batch for InlineBatch<'_> {
         }
         let now = self.inner.time().await?;
         self.answer_held(&reading.bucket, now);
-        let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
+        let draft = self.plan(&reading.bucket, now);
         let began = Instant::now();
         let Some(update) = &draft.plan.update else {
-            let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
+            let is_refused =
+                draft.is_cut || draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
             if !has_read && (draft.finds_leases_gone() || is_refused && !reading.may_refuse(now)) {
                 // A read costs less than a write that fails, and does not disturb other writers.
                 return refresh(self.inner, self.entry).await.map(|_| Step::Read);
@@ -111,8 +118,9 @@ impl round::Batch for InlineBatch<'_> {
         }
         match attempted.answer? {
             Written::Applied(row) => {
-                let bucket = parse(self.entry, &row)?;
-                self.entry.apply_write(Arc::new(bucket), self.inner.now());
+                let (bucket, now) = (parse(self.entry, &row)?, self.inner.now());
+                self.entry.extensions.of::<Contended>().wrote(&bucket, now);
+                self.entry.apply_write(Arc::new(bucket), now);
                 Ok(self.settle(draft, has_read, began.elapsed()))
             }
             Written::ConditionFailed(Some(row)) => apply_read(self.inner, self.entry, &row).map(|_| Step::Overtaken),
@@ -132,14 +140,38 @@ impl round::Batch for InlineBatch<'_> {
 }
 
 impl InlineBatch<'_> {
-    fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> InlineDraft {
+    /// How many of the callers that wait may take a slot now.
+    fn are_next(&self, bucket: &Bucket, now: Timestamp) -> usize {
+        let wants = |waiter: &InlineWaiter| match &waiter.ask {
+            InlineAsk::Take { cost, terms, .. } if terms.stays => Some(cost.amount()),
+            _ => None,
+        };
+        let mut waiting = self.waiters.iter().filter_map(wants);
+        let Some(cost) = waiting.next() else { return 0 };
+        if bucket.blocked_until().is_some_and(|until| until > now) {
+            // Nobody has a turn, and the refusal says how long.
+            return usize::MAX;
+        }
+        self.turns.are_next(bucket, 1 + waiting.count(), cost, now)
+    }
+
+    fn plan(&self, bucket: &Bucket, now: Timestamp) -> InlineDraft {
+        let planner = InlinePlanner::new(bucket);
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
+        let (are_next, mut waiting, mut is_cut) = (self.are_next(bucket, now), 0, false);
         for (at, waiter) in self.waiters.iter().enumerate() {
             match &waiter.ask {
+                InlineAsk::Take { .. } if is_cut => {}
+                InlineAsk::Take { terms, .. } if terms.stays && waiting == are_next => is_cut = true,
                 InlineAsk::Take { id, cost, terms, .. } => {
                     let ends = now.after(terms.lease);
-                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
+                    let mut serves = 0;
+                    if terms.stays {
+                        serves = self.turns.serves(bucket, waiting, cost.amount(), now);
+                        waiting += 1;
+                    }
+                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends, serves }));
                 }
                 InlineAsk::Release { lease, .. } => {
                     releases.push(at);
@@ -163,7 +195,7 @@ impl InlineBatch<'_> {
             wanted.truncate(first + 1);
             plan = planner.plan(&wanted, &released, now);
         }
-        InlineDraft { plan, takes: of, releases, at: now }
+        InlineDraft { plan, takes: of, releases, is_cut, at: now }
     }
 
     /// Answers the callers as the plan says. If the plan has a write, that write has been applied. A grant
@@ -174,6 +206,7 @@ impl InlineBatch<'_> {
         let mut came_late = false;
         let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
+        let mut served = 0;
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
             let released = match answer {
                 ReleaseAnswer::GivenBack => Released::GivenBack,
@@ -196,6 +229,7 @@ impl InlineBatch<'_> {
                 InlineAnswer::Granted => {
                     let InlineAsk::Take { terms, .. } = &waiter.ask else { continue };
                     let ends = draft.at.after(terms.lease).ceil_to_second();
+                    served += usize::from(terms.stays);
                     if self.inner.store.clock().known().is_some_and(|now| ends > now) {
                         self.grant(waiter, ends, draft.at, took);
                     } else {
@@ -221,13 +255,32 @@ impl InlineBatch<'_> {
                 _ => waiters[*at] = Some(waiter),
             }
         }
+        self.turns.were_served(served);
         let rest = waiters.into_iter().flatten();
-        match self.waiting.as_ref().map(|(_, why)| why.clone()) {
+        let why = self.waiting.as_ref().map(|(_, why)| why.clone());
+        match why.or_else(|| draft.is_cut.then(|| self.not_next())) {
             // A caller behind one that waits also waits, or is refused.
             Some(why) if !has_written => rest.for_each(|waiter| self.refuse(waiter, &why)),
             _ => self.waiters = rest.collect(),
         }
+        self.keep_turns();
         if came_late { Step::Overtaken } else { Step::Served }
+    }
+
+    /// Why a caller waits whose turn it is not.
+    fn not_next(&self) -> Setback {
+        let refusal = Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot };
+        Setback::Refused(slot_wait::refusal(self.inner, self.entry, Cost::ONE, true, refusal))
+    }
+
+    /// Lets the callers that stay draw their numbers.
+    fn keep_turns(&self) {
+        let Some((waiting, Setback::Refused(retry))) = &self.waiting else { return };
+        let Some(reading) = self.entry.reading().filter(|_| retry.reason == RetryReason::NoFreeSlot) else { return };
+        let count = waiting.iter().filter(|waiter| waiter.ask.takes()).count();
+        if count > 0 {
+            keep_turns(self.inner, self.entry, &reading.bucket, count, self.inner.now());
+        }
     }
 
     fn grant(&mut self, mut waiter: InlineWaiter, ends: Timestamp, at: Timestamp, took: Duration) {
@@ -249,7 +302,12 @@ impl InlineBatch<'_> {
         let InlineAsk::Take { id, .. } = &waiter.ask else { return };
         let ends = bucket.inline().and_then(|leases| leases.get(id)).map(|lease| lease.ends.get());
         match ends.filter(|ends| *ends > at) {
-            Some(ends) => self.grant(waiter, ends, at, Duration::ZERO),
+            Some(ends) => {
+                if waiter.ask.stays_until().is_some() {
+                    self.turns.were_served(1);
+                }
+                self.grant(waiter, ends, at, Duration::ZERO);
+            }
             None => {
                 let waiter = self.under_another_id(waiter);
                 self.waiters.push(waiter);

@@ -85,13 +85,13 @@ async fn who_has_the_earliest_deadline_in_line_has_a_last_look_before_it() {
     let (mut poll, throttled) = (Poll::default(), throttled());
     for left_ms in [3_000, 4_000] {
         let until = Some(Instant::now() + Duration::from_millis(left_ms));
-        let context = WaitContext { crowd: Some(500), until, gives_back: false };
+        let context = WaitContext { crowd: Some(500), until, ..WaitContext::default() };
         let latest = (0..1_000).map(|_| poll.next(&throttled, context)).max().unwrap();
         assert!(latest <= Duration::from_millis(left_ms) - LAST_LOOK, "{latest:?}");
     }
     // A caller with a nearer deadline has had its looks. Otherwise the deadlines of many callers would make
     // the crowd look without a pause.
-    let context = WaitContext { crowd: Some(500), until: Some(Instant::now()), gives_back: false };
+    let context = WaitContext { crowd: Some(500), until: Some(Instant::now()), ..WaitContext::default() };
     let mean = (0..1_000).map(|_| poll.next(&throttled, context)).sum::<Duration>() / 1_000;
     assert!(mean >= Duration::from_millis(1_500), "{mean:?}");
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::lane::poll::{Poll, WaitContext};
+use crate::lane::poll::{Others, Poll, WaitContext};
 use crate::lane::queue::{Lane, NoAnswer, QueueAsk, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
@@ -88,13 +88,13 @@ impl<Q: QueueAsk, A> Leader<Q, A> {
     /// Ends a batch of `served` callers. `waiting` contains the callers that stay, and their setback.
     /// `unclaimed` contains the grants whose callers left. Each goes to the next caller in the queue if that
     /// caller asks for the same, and otherwise back to the bucket. If callers stay, pauses and returns true.
-    /// The pause grows with the `crowd`, the number of processes that wait.
+    /// The pause follows from what is known of the `others`, the processes that wait.
     pub(crate) async fn after<T>(
         &self,
         served: usize,
         (waiting, unclaimed): (Waiting<Q, A>, T),
         poll: &mut Poll,
-        crowd: impl FnOnce() -> Option<u32>,
+        others: impl FnOnce() -> Others,
     ) -> bool {
         let Some((waiting, why)) = waiting else {
             poll.succeeded();
@@ -107,7 +107,8 @@ impl<Q: QueueAsk, A> Leader<Q, A> {
             poll.succeeded();
         }
         self.pause(waiting, why, |why, until, gives_back| {
-            poll.next(why, WaitContext { crowd: crowd(), until, gives_back })
+            let Others { crowd, next_look } = others();
+            poll.next(why, WaitContext { crowd, until, gives_back, next_look })
         })
         .await;
         true

@@ -11,6 +11,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest};
 use crate::bucket::known::BucketReading;
 use crate::config::Leases;
+use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
@@ -78,7 +79,13 @@ impl round::Batch for RowBatch<'_> {
         let began = Instant::now();
         match self.inner.store.transact(&Transaction::new(&sent.writes())).await? {
             Transacted::Committed => Ok(self.granted(&sent, began.elapsed())),
-            Transacted::Cancelled(reasons) => self.learn(&sent, &reasons, began.elapsed()),
+            Transacted::Cancelled(reasons) => {
+                let step = self.learn(&sent, &reasons, began.elapsed())?;
+                if matches!(step, Step::Held | Step::Overtaken) {
+                    self.leave();
+                }
+                Ok(step)
+            }
         }
     }
 
@@ -90,6 +97,19 @@ impl round::Batch for RowBatch<'_> {
 }
 
 impl RowBatch<'_> {
+    /// Answers the callers that move on after a conflict. Nothing that was sent for them is applied.
+    fn leave(&mut self) {
+        let [entry] = self.entries else { return };
+        entry.extensions.of::<Contended>().met();
+        let why = self.overtaken();
+        for waiter in std::mem::take(&mut self.waiters) {
+            match waiter.ask.terms.moves_on {
+                true => waiter.answer(why.clone().answer()),
+                false => self.waiters.push(waiter),
+            }
+        }
+    }
+
     /// Returns whether a future anchor of a bucket with too little for a caller was moved back, here or
     /// before. A future anchor refuses nobody: the wait in a refusal follows from the row as it is.
     async fn repairs(&self, readings: &[BucketReading], now: Timestamp) -> Result<bool, AcquireError> {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::api::refusal::RetryReason;
 
-const PATIENT: QueuePatience = QueuePatience { stays: Duration::from_secs(30), answers_locally: false };
+const PATIENT: QueuePatience =
+    QueuePatience { stays: Duration::from_secs(30), answers_locally: false, moves_on: false };
 const LOCAL: QueuePatience = QueuePatience { answers_locally: true, ..PATIENT };
 const AT_ONCE: QueuePatience = QueuePatience { stays: Duration::ZERO, ..PATIENT };
 

@@ -1,0 +1,281 @@
+//! When the callers of this process have their turn at the slots of a bucket, among those of all processes.
+//!
+//! A caller that has to wait draws a number ([`sluice_core::draw`]). The row counts the numbers that were served,
+//! so a process knows how many stand before its callers: they take no slot before their turn, and the process looks
+//! at the row often only when its turn is near. Callers that never come (they gave up, or their process ended) hold
+//! their numbers for a moment: a slot that nobody takes is for twice as many numbers after each [`GRACE`].
+//!
+//! Pure, except for the random part of a pause; drawing and marking are in [`keep_turns`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sluice_core::{Amount, Bucket, Timestamp, catch_up, draw, drawn, is_mark_old, mark_waiting};
+use sluice_table::{Attributes, Resend, StoreError, Written, random_up_to};
+use tokio::time::Instant;
+
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+
+/// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow; shorter
+/// loses less time to callers that never come.
+const GRACE: Duration = Duration::from_millis(60);
+/// The greatest power of two by which turns are widened.
+const MOST_WIDENED: u32 = 20;
+
+/// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
+/// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
+const SHORTEST_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
+/// The longest pause of a process whose turn is far: the pace may rise.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// The pace is measured over at least this time, and at most the other.
+const SHORTEST_PACE: Duration = Duration::from_millis(20);
+const LONGEST_PACE: Duration = Duration::from_secs(4);
+
+/// How long this process waits without numbers after it could not draw one, for want of a right or in
+/// [`MOST_FAILED`] tries.
+const WITHOUT_NUMBERS: Duration = Duration::from_secs(60);
+const MOST_FAILED: u32 = 5;
+/// The pause before it tries to draw again.
+const DRAW_AGAIN: Duration = Duration::from_millis(50);
+
+/// The turns of this process at one bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The numbers of callers that wait here, in their order.
+    numbers: VecDeque<i64>,
+    /// What the first of them wants.
+    cost: Amount,
+    /// Numbers of callers that left, until a write says so.
+    left: u32,
+    is_drawing: bool,
+    is_marking: bool,
+    draw_after: Option<Instant>,
+    failed: u32,
+    without_until: Option<Instant>,
+    /// Slots that have been free since then, as every look showed, while nobody was granted any.
+    idle: Option<Idle>,
+    /// A look, and how many were served by then.
+    pace_from: Option<(i64, Instant)>,
+    /// Numbers served a second; zero while unknown.
+    pace: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    admitted: Option<Amount>,
+    since: Instant,
+    last: Instant,
+}
+
+/// How many calls of `cost` have room.
+fn rooms(free: Amount, cost: Amount) -> i64 {
+    free.max(Amount::ZERO).micros() / cost.micros().max(1)
+}
+
+/// What is free, with what ended leases hold: a take may take it over.
+fn free(bucket: &Bucket, now: Timestamp) -> Amount {
+    let ended = bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(sluice_core::CLOCK_ERROR)));
+    ended.fold(bucket.tokens(), |free, (_, lease)| free.plus(lease.cost.amount())).min(bucket.limit().capacity())
+}
+
+impl State {
+    /// Whether callers of other processes are known to wait, so that one without a number comes after them.
+    fn is_ordered(&self, bucket: &Bucket, now: Timestamp) -> bool {
+        let may_draw = self.without_until.is_none_or(|until| until <= Instant::now());
+        may_draw && bucket.waited_until().is_some_and(|until| until > now)
+    }
+
+    fn look(&mut self, bucket: &Bucket, is_free: bool) {
+        let (served, now) = (bucket.served(), Instant::now());
+        let (admitted, still) = (bucket.admitted(), self.idle.filter(|idle| now - idle.last <= GRACE));
+        let still = still.filter(|idle| idle.admitted == admitted);
+        let since = still.map_or(now, |idle| idle.since);
+        self.idle = is_free.then_some(Idle { admitted, since, last: now });
+        let Some((then, from)) = self.pace_from else {
+            self.pace_from = Some((served, now));
+            return;
+        };
+        let (count, time) = (served.saturating_sub(then), now - from);
+        if count < 0 || time > 2 * LONGEST_PACE {
+            // The row was recreated, or nobody of this process has looked for long.
+            (self.pace_from, self.pace) = (Some((served, now)), 0.0);
+        } else if count > 0 && time >= SHORTEST_PACE {
+            #[allow(clippy::cast_precision_loss)]
+            let pace = count as f64 / time.as_secs_f64();
+            self.pace = pace;
+            if time >= LONGEST_PACE {
+                self.pace_from = Some((served, now));
+            }
+        }
+    }
+
+    /// The first number that is not served next, of calls that have `rooms`.
+    fn reach(&self, bucket: &Bucket, rooms: i64) -> i64 {
+        let waited = self.idle.map_or(Duration::ZERO, |idle| idle.last - idle.since);
+        let widened = u32::try_from(waited.as_micros() / GRACE.as_micros()).unwrap_or(u32::MAX).min(MOST_WIDENED);
+        bucket.served().saturating_add(rooms.saturating_mul(1 << widened))
+    }
+}
+
+impl Turns {
+    /// How many of the `waiting` callers of this process may take a slot now, the first of which wants `cost`.
+    pub(crate) fn are_next(&self, bucket: &Bucket, waiting: usize, cost: Amount, now: Timestamp) -> usize {
+        let mut state = self.0.lock();
+        let rooms = rooms(free(bucket, now), cost);
+        state.look(bucket, rooms > 0);
+        state.cost = cost;
+        while state.numbers.len() > waiting {
+            state.numbers.pop_back();
+            state.left = state.left.saturating_add(1);
+        }
+        let reach = state.reach(bucket, rooms);
+        let next = state.numbers.iter().take_while(|number| **number < reach).count();
+        let all_next = next == state.numbers.len();
+        match all_next && !state.is_ordered(bucket, now) {
+            true => waiting,
+            false => next,
+        }
+    }
+
+    /// How many numbers the `at`th of these callers serves with its grant: its own, and those of callers that left
+    /// or never came.
+    pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> u32 {
+        let state = self.0.lock();
+        let Some(number) = state.numbers.get(at) else { return 0 };
+        if at > 0 {
+            return 1;
+        }
+        let passed =
+            number.saturating_sub(bucket.served().saturating_add(rooms(free(bucket, now), cost))).saturating_add(1);
+        let passed = u32::try_from(passed.max(0)).unwrap_or(u32::MAX);
+        1_u32.saturating_add(state.left).saturating_add(passed)
+    }
+
+    /// Notes that the first `count` callers have their slots.
+    pub(crate) fn were_served(&self, count: usize) {
+        let mut state = self.0.lock();
+        if count > 0 {
+            state.left = 0;
+        }
+        let count = count.min(state.numbers.len());
+        state.numbers.drain(..count);
+    }
+
+    /// How long until this process should look again; `None` if it cannot know.
+    pub(crate) fn next_look(&self, bucket: &Bucket, now: Timestamp) -> Option<Duration> {
+        let state = self.0.lock();
+        let cost = state.cost;
+        let number = *state.numbers.front()?;
+        let pace = match state.pace_from {
+            _ if state.pace > 0.0 => state.pace,
+            // Nobody was served since: at most one is, in as much time again.
+            Some((_, from)) => 1.0 / from.elapsed().as_secs_f64().max(0.001),
+            None => return None,
+        };
+        let ahead = number.saturating_sub(bucket.served()).saturating_sub(rooms(free(bucket, now), cost));
+        #[allow(clippy::cast_precision_loss)]
+        let (at_once, ahead) = (rooms(bucket.limit().capacity(), cost) as f64, ahead.saturating_sub(1) as f64);
+        let next = seconds(at_once / pace / 100.0).clamp(SHORTEST_LOOK, LONGEST_NEXT_LOOK);
+        let far = seconds(ahead.max(0.0) / pace / 2.0);
+        // From four fifths to six fifths of it.
+        let pause = far.clamp(next, LONGEST_LOOK);
+        Some(
+            pause * 4 / 5
+                + Duration::from_micros(random_up_to(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX) * 2 / 5)),
+        )
+    }
+
+    /// How many numbers `waiting` callers lack, if this process may draw them now.
+    fn begin_to_draw(&self, waiting: usize) -> Option<u32> {
+        let mut state = self.0.lock();
+        let lacking = waiting.saturating_sub(state.numbers.len());
+        let now = Instant::now();
+        let is_early = [state.without_until, state.draw_after].into_iter().flatten().any(|until| until > now);
+        if lacking == 0 || state.is_drawing || is_early {
+            return None;
+        }
+        state.is_drawing = true;
+        u32::try_from(lacking).ok()
+    }
+
+    fn have_drawn(&self, drawn: Result<Option<i64>, StoreError>, count: u32) {
+        let mut state = self.0.lock();
+        state.is_drawing = false;
+        let now = Instant::now();
+        match drawn {
+            Ok(Some(after)) => {
+                state.failed = 0;
+                state.numbers.extend(after.saturating_sub(i64::from(count))..after);
+            }
+            Err(error) if error.is_unavailable() || matches!(error, StoreError::Contended { .. }) => {
+                state.failed += 1;
+                state.draw_after = Some(now + DRAW_AGAIN);
+                if state.failed >= MOST_FAILED {
+                    (state.failed, state.without_until) = (0, Some(now + WITHOUT_NUMBERS));
+                }
+            }
+            Ok(None) | Err(_) => state.without_until = Some(now + WITHOUT_NUMBERS),
+        }
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_LOOK)
+}
+
+/// Draws numbers for `waiting` callers of this process that have none, and says in the row that callers wait. On a
+/// task of its own: nobody waits for it.
+pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
+    let turns = entry.extensions.of::<Turns>();
+    let is_alone = entry.load.crowd().is_some_and(|crowd| crowd <= 1);
+    if is_alone && bucket.waited_until().is_none_or(|until| until <= now) {
+        return;
+    }
+    let Some(runtime) = inner.background.runtime() else { return };
+    let served = bucket.served();
+    if let Some(callers) = turns.begin_to_draw(waiting) {
+        let (of, entry, turns) = (Arc::clone(inner), Arc::clone(entry), Arc::clone(&turns));
+        inner.background.spawn(&runtime, async move {
+            let drawn = try_to_draw(&of, &entry, callers, served).await;
+            if let Err(error) = &drawn {
+                tracing::debug!(event = "turns.not_drawn", dimension = %entry.dimension, %error);
+            }
+            turns.have_drawn(drawn, callers);
+            // It may be their turn already.
+            entry.inline.wake();
+        });
+    }
+    if is_mark_old(bucket.waited_until(), now) && !std::mem::replace(&mut turns.0.lock().is_marking, true) {
+        let (of, entry) = (Arc::clone(inner), Arc::clone(entry));
+        inner.background.spawn(&runtime, async move {
+            if let Err(error) = of.store.update(&mark_waiting(&entry.dimension, now), Resend::Always).await {
+                tracing::debug!(event = "turns.not_marked", dimension = %entry.dimension, %error);
+            }
+            turns.0.lock().is_marking = false;
+        });
+    }
+}
+
+/// Returns the number after the last that was drawn; `None` if the load row's count is not a number.
+async fn try_to_draw(inner: &Inner, entry: &Entry, callers: u32, served: i64) -> Result<Option<i64>, StoreError> {
+    let draw = draw(&entry.dimension, callers);
+    let Written::Applied(row) = inner.store.update(&draw, Resend::Always).await? else { return Ok(None) };
+    let Some(after) = drawn(&Attributes(&row)) else { return Ok(None) };
+    if after.saturating_sub(i64::from(callers)) >= served {
+        return Ok(Some(after));
+    }
+    let caught_up = catch_up(&entry.dimension, after, served, callers);
+    Ok(match inner.store.update(&caught_up, Resend::Always).await? {
+        Written::Applied(row) => drawn(&Attributes(&row)),
+        // Others drew meanwhile, and see the same.
+        Written::ConditionFailed(_) => Some(after),
+    })
+}
