@@ -25,11 +25,37 @@ module "reconciler" {
   slowest_call_seconds = var.slowest_call_seconds
 }
 
+# For roles that serve every vendor, and for people on call, who sweep by hand.
 module "caller_policy" {
   source = "./modules/caller-policy"
 
   environment = var.environment
+  region      = var.region
   table_arn   = module.table.arn
+  kms_key_arn = var.kms_key_arn
+}
+
+# One for each product: it can harm the rows of its own vendors alone.
+module "product_policy" {
+  source   = "./modules/caller-policy"
+  for_each = var.callers
+
+  environment   = var.environment
+  region        = var.region
+  product       = each.key
+  vendors       = each.value.vendors
+  older_clients = each.value.older_clients
+  table_arn     = module.table.arn
+  kms_key_arn   = var.kms_key_arn
+}
+
+module "operator_policy" {
+  source = "./modules/operator-policy"
+
+  environment = var.environment
+  region      = var.region
+  table_arn   = module.table.arn
+  kms_key_arn = var.kms_key_arn
 }
 
 module "alarms" {

@@ -24,8 +24,23 @@ output "dead_letter_queue_url" {
 }
 
 output "caller_policy_arn" {
-  description = "Policy to attach to the role of product code that acquires and releases."
+  description = "Policy for roles that serve every vendor, and for people on call. A product's own is in product_policy_arns."
   value       = module.caller_policy.caller_policy_arn
+}
+
+output "product_policy_arns" {
+  description = "The policy of each product of `callers`: it may touch the rows of its own vendors alone."
+  value       = { for product, policy in module.product_policy : product => policy.caller_policy_arn }
+}
+
+output "operator_policy_arn" {
+  description = "Policy for who applies limits: a pipeline, or a person."
+  value       = module.operator_policy.operator_policy_arn
+}
+
+output "reader_policy_arn" {
+  description = "Policy for who only reads: watch, dashboard, metrics, doctor."
+  value       = module.operator_policy.reader_policy_arn
 }
 
 output "alarm_names" {

@@ -51,6 +51,15 @@ variable "find_hot_keys" {
   default     = true
 }
 
+variable "callers" {
+  description = "Products, each with the vendors whose rows it may touch: { chat = { vendors = [\"openai\"] } } makes the policy sluice-caller-{env}-chat. older_clients covers tickets without a vendor in their key."
+  type = map(object({
+    vendors       = set(string)
+    older_clients = optional(bool, false)
+  }))
+  default = {}
+}
+
 variable "package_path" {
   description = "Zip file with the reconciler's bootstrap, relative to this folder."
   type        = string
