@@ -20,6 +20,7 @@ module "reconciler" {
   package_path         = var.package_path
   architecture         = var.architecture
   schedule_expression  = var.schedule_expression
+  longest_gap_minutes  = var.longest_gap_minutes
   log_level            = var.log_level
   log_retention_days   = var.log_retention_days
   slowest_call_seconds = var.slowest_call_seconds
@@ -65,13 +66,17 @@ module "alarms" {
   function_name               = module.reconciler.function_name
   table_name                  = module.table.name
   dead_letter_queue_name      = module.reconciler.dead_letter_queue_name
-  topic_arns                  = var.alarm_topic_arns
+  critical_topic_arns         = var.critical_topic_arns
+  warning_topic_arns          = var.warning_topic_arns
+  runbook_url                 = var.runbook_url
+  sweep_interval_seconds      = module.reconciler.sweep_interval_seconds
   actions_enabled             = var.alarm_actions_enabled
   restored_slots_threshold    = var.restored_slots_threshold
   drift_threshold             = var.drift_threshold
   leak_threshold              = var.leak_threshold
   expired_but_alive_threshold = var.expired_but_alive_threshold
   clock_offset_threshold_ms   = var.clock_offset_threshold_ms
+  system_errors_threshold     = var.system_errors_threshold
 }
 
 module "dashboard" {
@@ -83,12 +88,4 @@ module "dashboard" {
   table_name             = module.table.name
   dead_letter_queue_name = module.reconciler.dead_letter_queue_name
   alarm_arns             = module.alarms.arns
-}
-
-# A warning and not an error: the first apply of an account comes before its topic.
-check "alarms_in_prod_reach_someone" {
-  assert {
-    condition     = var.environment != "prod" || length(var.alarm_topic_arns) > 0
-    error_message = "No alarm_topic_arns: alarms in prod will show on the dashboard and notify nobody."
-  }
 }

@@ -73,9 +73,15 @@ variable "architecture" {
 }
 
 variable "schedule_expression" {
-  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often; the alarms expect a run at least every 15 minutes."
+  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often. Alarms follow it."
   type        = string
   default     = "rate(5 minutes)"
+}
+
+variable "longest_gap_minutes" {
+  description = "Longest time between two runs of a cron() schedule, which the alarms wait for. A rate() says it itself."
+  type        = number
+  default     = null
 }
 
 variable "log_level" {
@@ -96,10 +102,39 @@ variable "slowest_call_seconds" {
   default     = 900
 }
 
-variable "alarm_topic_arns" {
-  description = "SNS topics that are notified of each alarm and of its end. Without any, alarms show on the dashboard only."
+variable "critical_topic_arns" {
+  description = "SNS topics for what somebody must act on now: no-sweep, unreadable-buckets, system-errors. Needed in prod."
   type        = list(string)
   default     = []
+
+  validation {
+    condition     = var.environment != "prod" || length(var.critical_topic_arns) > 0 || var.nobody_is_paged
+    error_message = "prod needs critical_topic_arns: SNS topics that reach whoever is on call. Without one nobody learns that Sluice has stopped; if that is meant, say so with nobody_is_paged = true."
+  }
+}
+
+variable "warning_topic_arns" {
+  description = "SNS topics for what can wait for the morning: all other alarms. Without any, they show on the dashboard only."
+  type        = list(string)
+  default     = []
+}
+
+variable "nobody_is_paged" {
+  description = "Says in so many words that alarms of prod shall reach nobody."
+  type        = bool
+  default     = false
+}
+
+variable "runbook_url" {
+  description = "Page that says what to do about an alarm; the alarm's name is its anchor. Each alarm has it in its description. The default is the file in the repository: give the URL under which your people read it."
+  type        = string
+  default     = "docs/operations.md"
+}
+
+variable "system_errors_threshold" {
+  description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
+  type        = number
+  default     = 10
 }
 
 variable "alarm_actions_enabled" {

@@ -15,7 +15,7 @@ run "the_parts_know_each_other" {
       output.table_name == "ontopix-vendor-buckets-pre"
       && output.reconciler_function_name == "sluice-reconciler-pre"
       && output.dashboard_name == "sluice-pre"
-      && length(output.alarm_names) == 13
+      && length(output.alarm_names) == 18
     )
     error_message = "Everything is named after the environment."
   }
@@ -39,7 +39,9 @@ run "what_can_be_chosen_arrives" {
     find_hot_keys            = false
     kms_key_arn              = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
     warm_throughput          = { read_units_per_second = 12000, write_units_per_second = 8000 }
-    alarm_topic_arns         = ["arn:aws:sns:eu-west-1:111122223333:the-topic"]
+    critical_topic_arns      = ["arn:aws:sns:eu-west-1:111122223333:now"]
+    warning_topic_arns       = ["arn:aws:sns:eu-west-1:111122223333:tomorrow"]
+    system_errors_threshold  = 20
     alarm_actions_enabled    = false
     restored_slots_threshold = 3
 
@@ -74,7 +76,10 @@ run "what_can_be_chosen_arrives" {
   assert {
     condition = module.alarms.settings == {
       actions_enabled             = false
-      topic_arns                  = toset(["arn:aws:sns:eu-west-1:111122223333:the-topic"])
+      critical_topic_arns         = toset(["arn:aws:sns:eu-west-1:111122223333:now"])
+      warning_topic_arns          = toset(["arn:aws:sns:eu-west-1:111122223333:tomorrow"])
+      sweep_interval_seconds      = 600
+      system_errors_threshold     = 20
       restored_slots_threshold    = 3
       drift_threshold             = 4
       leak_threshold              = 5

@@ -116,7 +116,8 @@ locals {
           ["Sluice", "Expired", "Environment", local.env, { label = "Leases that had ended" }],
           ["Sluice", "Left", "Environment", local.env, { label = "Left for the next sweep", yAxis = "right" }],
           ["Sluice", "Refused", "Environment", local.env, { label = "Refused by DynamoDB", yAxis = "right" }],
-          ["Sluice", "Unparsable", "Environment", local.env, { label = "Not readable", yAxis = "right" }],
+          ["Sluice", "Unparsable", "Environment", local.env, { label = "Leases not readable", yAxis = "right" }],
+          ["Sluice", "UnreadableBuckets", "Environment", local.env, { label = "Buckets not readable", yAxis = "right" }],
         ]
       },
       {
@@ -127,7 +128,7 @@ locals {
           ["Sluice", "DeadlineHit", "Environment", local.env, { label = "Sweeps stopped by their deadline" }],
           ["AWS/Lambda", "Errors", "FunctionName", local.function, { label = "Errors of the function" }],
           ["AWS/Lambda", "Throttles", "FunctionName", local.function, { label = "Runs held back (one at a time)" }],
-          ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", local.queue, { stat = "Maximum", label = "Dead letters" }],
+          ["AWS/SQS", "NumberOfMessagesSent", "QueueName", local.queue, { label = "Dead letters that arrived" }],
         ]
       },
     ],

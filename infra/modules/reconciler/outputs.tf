@@ -18,6 +18,16 @@ output "dead_letter_queue_url" {
   value       = aws_sqs_queue.dead_letters.url
 }
 
+output "sweep_interval_seconds" {
+  description = "Longest time between two runs of the schedule."
+  value       = local.interval_seconds
+
+  precondition {
+    condition     = local.interval_seconds <= 86400
+    error_message = "The reconciler must run at least once a day: a lease's row is deleted a week after its end, and CloudWatch has no longer periods."
+  }
+}
+
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {

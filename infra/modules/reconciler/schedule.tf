@@ -1,3 +1,11 @@
+locals {
+  # Number and unit of a rate(), null for a cron().
+  rate = try(regex("^rate\\(([0-9]+) (minute|hour|day)s?\\)$", var.schedule_expression), null)
+
+  unit_seconds     = { minute = 60, hour = 3600, day = 86400 }
+  interval_seconds = local.rate != null ? tonumber(local.rate[0]) * local.unit_seconds[local.rate[1]] : var.longest_gap_minutes * 60
+}
+
 resource "aws_cloudwatch_event_rule" "schedule" {
   name                = local.name
   description         = "Starts the sweep."

@@ -53,6 +53,22 @@ variable "schedule_expression" {
   }
 }
 
+variable "longest_gap_minutes" {
+  description = "Longest time between two runs of a cron() schedule, which the alarms wait for. A rate() says it itself."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.longest_gap_minutes != null || startswith(var.schedule_expression, "rate(")
+    error_message = "With a cron() schedule, longest_gap_minutes must say how long its longest gap is: the alarms wait that long."
+  }
+
+  validation {
+    condition     = var.longest_gap_minutes == null || try(var.longest_gap_minutes >= 1 && var.longest_gap_minutes <= 1440 && floor(var.longest_gap_minutes) == var.longest_gap_minutes, false)
+    error_message = "The longest gap must be whole minutes, from one minute to a day."
+  }
+}
+
 variable "log_level" {
   description = "SLUICE_LOG_LEVEL of the function."
   type        = string

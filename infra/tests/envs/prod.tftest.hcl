@@ -6,7 +6,7 @@ mock_provider "aws" {
 }
 
 variables {
-  alarm_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:the-topic"]
+  critical_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:now"]
 }
 
 run "prod_is_made_as_agreed" {
@@ -48,12 +48,21 @@ run "prod_is_made_as_agreed" {
   }
 }
 
-run "a_plan_warns_while_alarms_in_prod_reach_nobody" {
+run "prod_is_refused_while_its_alarms_reach_nobody" {
   command = plan
 
   variables {
-    alarm_topic_arns = []
+    critical_topic_arns = []
   }
 
-  expect_failures = [check.alarms_in_prod_reach_someone]
+  expect_failures = [var.critical_topic_arns]
+}
+
+run "that_nobody_is_paged_can_be_said" {
+  command = plan
+
+  variables {
+    critical_topic_arns = []
+    nobody_is_paged     = true
+  }
 }
