@@ -19,10 +19,10 @@ provider "aws" {
   region = var.region
 
   default_tags {
-    tags = {
+    tags = merge({
       Project     = "sluice"
       Environment = var.environment
       ManagedBy   = "terraform"
-    }
+    }, var.tags)
   }
 }

@@ -20,12 +20,6 @@ run "the_parts_know_each_other" {
     error_message = "Everything is named after the environment."
   }
 
-  assert {
-    condition = alltrue([
-      strcontains(module.caller_policy.caller_policy_json, module.table.arn),
-    ])
-    error_message = "The callers' policies are about the table."
-  }
 }
 
 run "what_can_be_chosen_arrives" {
@@ -36,6 +30,8 @@ run "what_can_be_chosen_arrives" {
     log_level                = "WARN"
     log_retention_days       = 14
     slowest_call_seconds     = 1800
+    metrics                  = "alarms"
+    reserved_concurrency     = 2
     find_hot_keys            = false
     kms_key_arn              = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
     warm_throughput          = { read_units_per_second = 12000, write_units_per_second = 8000 }
@@ -52,7 +48,7 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition = module.table.settings == {
+    condition = output.settings.table == {
       deletion_protection = true
       find_hot_keys       = false
       kms_key_arn         = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
@@ -62,19 +58,23 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition = module.reconciler.settings == {
+    condition = output.settings.reconciler == {
       architecture         = "x86_64"
       schedule_expression  = "rate(10 minutes)"
       log_level            = "WARN"
       log_retention_days   = 14
       region               = "eu-west-1"
+      environment          = "pre"
+      metrics              = "alarms"
+      reserved_concurrency = 2
       slowest_call_seconds = 1800
     }
     error_message = "A variable does not reach the reconciler."
   }
 
   assert {
-    condition = module.alarms.settings == {
+    condition = output.settings.alarms == {
+      environment                 = "pre"
       actions_enabled             = false
       critical_topic_arns         = toset(["arn:aws:sns:eu-west-1:111122223333:now"])
       warning_topic_arns          = toset(["arn:aws:sns:eu-west-1:111122223333:tomorrow"])

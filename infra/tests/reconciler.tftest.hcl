@@ -45,8 +45,9 @@ run "the_function_is_a_small_one_that_runs_alone" {
       SLUICE_AWS_REGION   = "eu-central-1"
       SLUICE_LOG_LEVEL    = "INFO"
       SLUICE_SLOWEST_CALL = "900"
+      SLUICE_METRICS      = "all"
     })
-    error_message = "The function is told the table, the environment, the region, the log level and the longest call."
+    error_message = "The function is told the table, the environment, the region, the log level, the longest call and what to publish."
   }
 }
 

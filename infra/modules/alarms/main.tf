@@ -9,7 +9,7 @@
 #
 # `critical` is what somebody must act on now, as docs/operations.md says; all else can wait for the morning.
 locals {
-  of_environment = { Environment = var.environment }
+  of_environment = { Environment = "${var.name_prefix}${var.environment}" }
   of_function    = { FunctionName = var.function_name }
   of_table       = { TableName = var.table_name }
   of_queue       = { QueueName = var.dead_letter_queue_name }

@@ -19,6 +19,7 @@ output "arns" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
+    environment                 = aws_cloudwatch_metric_alarm.this["drift"].dimensions.Environment
     actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
     critical_topic_arns         = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
     warning_topic_arns          = aws_cloudwatch_metric_alarm.throttles.alarm_actions

@@ -10,6 +10,7 @@ resource "aws_cloudwatch_event_rule" "schedule" {
   name                = local.name
   description         = "Starts the sweep."
   schedule_expression = var.schedule_expression
+  tags                = var.tags
 }
 
 resource "aws_cloudwatch_event_target" "reconciler" {
@@ -40,6 +41,7 @@ resource "aws_sqs_queue" "dead_letters" {
   name                      = "${local.name}-dead-letters"
   message_retention_seconds = 14 * 24 * 60 * 60
   sqs_managed_sse_enabled   = true
+  tags                      = var.tags
 }
 
 # EventBridge writes to the queue by the queue's own policy; Lambda does by the function's role.

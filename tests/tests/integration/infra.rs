@@ -47,7 +47,7 @@ fn assigned(source: &str, name: &str) -> String {
 #[test]
 fn terraform_and_the_schema_name_the_same_table() {
     let table = read("modules/table/main.tf");
-    assert_eq!(assigned(&table, "name"), format!("\"{}\"", table_name("${var.environment}")));
+    assert_eq!(assigned(&table, "name"), format!("\"${{var.name_prefix}}{}\"", table_name("${var.environment}")));
     assert_eq!(assigned(&table, "hash_key"), format!("\"{KEY}\""));
     assert_eq!(assigned(&table, "attribute_name"), format!("\"{PURGE_AT}\""));
     let variables = read("variables.tf");
