@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The READMEs of modules and examples: what stands between the marks is read from the Terraform files, in the form of terraform-docs.
 
-    readme.py            fails if one is not as the files say
-    readme.py --write    writes them
+readme.py            fails if one is not as the files say
+readme.py --write    writes them
 """
 
 import re
@@ -53,15 +53,25 @@ def documented(folder: Path) -> str:
     for labels, body in sorted(blocks(source, "variable")):
         default = argument(body, "default")
         name, kind = f"`{labels[0]}`", f"`{cell(argument(body, 'type') or 'any')}`"
-        inputs.append([name, text(argument(body, "description")), kind, f"`{cell(default)}`" if default else "n/a", "no" if default else "yes"])
+        inputs.append(
+            [
+                name,
+                text(argument(body, "description")),
+                kind,
+                f"`{cell(default)}`" if default else "n/a",
+                "no" if default else "yes",
+            ]
+        )
     outputs = [[f"`{labels[0]}`", text(argument(body, "description"))] for labels, body in sorted(blocks(source, "output"))]
-    return "\n\n".join([
-        section("Requirements", ["Name", "Version"], [["terraform", f"`{needs}`"], ["aws", f"`{provider}`"]]),
-        section("Modules", ["Name", "Source"], modules),
-        section("Resources", ["Name", "Type"], [[f"`{kind}.{name}`", what] for kind, name, what in made]),
-        section("Inputs", ["Name", "Description", "Type", "Default", "Required"], inputs),
-        section("Outputs", ["Name", "Description"], outputs),
-    ])
+    return "\n\n".join(
+        [
+            section("Requirements", ["Name", "Version"], [["terraform", f"`{needs}`"], ["aws", f"`{provider}`"]]),
+            section("Modules", ["Name", "Source"], modules),
+            section("Resources", ["Name", "Type"], [[f"`{kind}.{name}`", what] for kind, name, what in made]),
+            section("Inputs", ["Name", "Description", "Type", "Default", "Required"], inputs),
+            section("Outputs", ["Name", "Description"], outputs),
+        ]
+    )
 
 
 def main() -> None:
@@ -76,7 +86,9 @@ def main() -> None:
         if write:
             readme.write_text(wanted)
         elif wanted != is_text or len(head.split()) < 8:
-            wrong.append(f"{readme.relative_to(INFRA.parent)} is not as its files say, or does not say what it is for: infra/readme.py --write")
+            wrong.append(
+                f"{readme.relative_to(INFRA.parent)} is not as its files say, or does not say what it is for: infra/readme.py --write"
+            )
     print("\n".join(wrong) or f"{len(folders)} READMEs are as the files say")
     sys.exit(bool(wrong))
 

@@ -21,7 +21,12 @@ PLANTED = [
     (DASHBOARD, '"unit": "percentunit"', '"unit": ""', "no unit"),
     (DASHBOARD, "sluice_load_pending", "sluice_load_taken", "there is no metric sluice_load_taken"),
     (DASHBOARD, "sluice:grants:rate5m", "sluice:grants:rate1m", "there is no metric sluice:grants:rate1m"),
-    (DASHBOARD, "max by (environment, dimension) (sluice_load_leaked", "max by (dimension) (sluice_load_leaked", "merges environments"),
+    (
+        DASHBOARD,
+        "max by (environment, dimension) (sluice_load_leaked",
+        "max by (dimension) (sluice_load_leaked",
+        "merges environments",
+    ),
     (DASHBOARD, '"x": 12,', '"x": 11,', "lies on"),
     (DASHBOARD, '"panels": [', '"panels": ', "JSONDecodeError"),
 ]
