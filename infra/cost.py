@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/cost.md: what an environment costs in a month, from units that were measured and prices that are published.
+"""docs/cost.md: what an environment costs in a month, from measured units and published prices.
 
     cost.py            fails if the page is not as computed
     cost.py --write    writes it
@@ -74,7 +74,7 @@ def units() -> list[tuple[str, float, float]]:
 
 
 def published() -> tuple[int, int, int]:
-    """Metrics of an environment, of a bucket that is in use, and of an environment with `metrics = "alarms"`."""
+    """Metrics of an environment, of a bucket in use, and of an environment with `metrics = "alarms"`."""
     source = (ROOT / "crates/sluice-reconciler/src/metrics.rs").read_text()
     environment, bucket = source.split("fn of_bucket")
     names = re.compile(r'\("([A-Z]\w+)", ')
@@ -85,7 +85,7 @@ def published() -> tuple[int, int, int]:
 
 
 def looked_at() -> tuple[int, int]:
-    """Alarms of prod, and the metrics that they look at: an alarm on an expression is billed for each metric in it."""
+    """Alarms of prod, and the metrics in them: an alarm on an expression is billed for each."""
     resources = json.loads((ROOT / "infra/tests/planned/prod.json").read_text())
     alarms = [values for address, values in resources.items() if ".aws_cloudwatch_metric_alarm." in address]
     return len(alarms), sum(sum("metric" in query for query in alarm.get("metric_query", [])) or 1 for alarm in alarms)
@@ -104,12 +104,13 @@ def page() -> str:
     environment, bucket, of_alarms = published()
     alarms, metrics_of_alarms = looked_at()
     runs = HOURS * 12  # every five minutes
-    # As operations.md says: 16 segments, two readings of the buckets, the directory, the row of the sweeps; one line, and a load row for
-    # each bucket that is in use.
+    # As operations.md says: 16 segments, two readings of the buckets, the directory, the row of the sweeps;
+    # one line, and a load row for each bucket that is in use.
     reads, writes = runs * (16 + 2 * BUCKETS + 2), runs * (2 + BUCKETS)
     sweeps = reads * price("million read units, on demand") / 1e6 + writes * price("million write units, on demand") / 1e6
     function = runs / 1e6 * price("million invocations of Lambda") + runs * 0.125 * 0.5 * price("GB-second of Lambda, arm64")
-    # A report of 0.7 KB, a line of metrics of 2.5 KB, and 0.8 KB for each bucket; Lambda's own lines take 0.6 KB.
+    # A report of 0.7 KB, a line of metrics of 2.5 KB, and 0.8 KB for each bucket; Lambda's own lines take 0.6
+    # KB.
     logs = runs * (0.7 + 2.5 + 0.6 + 0.8 * BUCKETS) / 1e6 * price("GB of logs taken in")
     logs_of_alarms = runs * (0.7 + 1.6 + 0.6) / 1e6 * price("GB of logs taken in")
     each = price("metric, a month")

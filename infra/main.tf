@@ -1,4 +1,5 @@
-# One environment, with this project's state and provider. What is made stands in modules/sluice, which other configurations can call too.
+# One environment, with this project's state and provider. What is made stands in modules/sluice, which other
+# configurations can call too.
 
 module "sluice" {
   source = "./modules/sluice"

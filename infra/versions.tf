@@ -10,7 +10,8 @@ terraform {
     }
   }
 
-  # Partial on purpose: one configuration serves every environment, Region and account. `infra/state init` fills it in.
+  # Partial on purpose: one configuration serves every environment, Region and account. `infra/state init`
+  # fills it in.
   backend "s3" {}
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the rules for Prometheus and the dashboard for Grafana tell of metrics that exist, environment by environment.
+"""Checks that the rules for Prometheus and the dashboard for Grafana name metrics that exist, by environment.
 
     check.py [ROOT]
 

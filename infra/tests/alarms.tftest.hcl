@@ -73,7 +73,8 @@ run "throttled_reads_and_writes_are_added_up" {
   }
 }
 
-# 1 March 2026, 00:30 UTC is 1772325000; a quarter of an hour and three intervals later the first sweep is due.
+# 1 March 2026, 00:30 UTC is 1772325000; a quarter of an hour and three intervals later the first sweep is
+# due.
 run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
   module {
     source = "./modules/alarms"
@@ -81,7 +82,7 @@ run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : "${q.expression} ${q.period}" if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps) 300"
+      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps)"
       && one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == "sweeps Sluice Sweeps pre Sum 300"
       && aws_cloudwatch_metric_alarm.no_sweep.comparison_operator == "LessThanThreshold"
       && aws_cloudwatch_metric_alarm.no_sweep.threshold == 1
@@ -149,7 +150,8 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
     error_message = "Periods follow the schedule: each holds at least one sweep, and what lasts is seen in three."
   }
 
-  # CloudWatch: a period is a day at most, and all periods together seven days; a day if a period is below an hour.
+  # CloudWatch: a period is a day at most, and all periods together seven days; a day if a period is below an
+  # hour.
   assert {
     condition = alltrue([
       for a in values(aws_cloudwatch_metric_alarm.this) :

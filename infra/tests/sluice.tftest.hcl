@@ -172,7 +172,8 @@ run "with_metrics_for_alarms_the_dashboard_shows_no_others" {
   }
 }
 
-# What `metrics = "alarms"` publishes is what alarms look at: a metric that only one of the two lists knows fails here.
+# What `metrics = "alarms"` publishes is what alarms look at: a metric that only one of the two lists knows
+# fails here.
 run "alarms_need_no_more_than_is_published" {
   module {
     source = "./modules/alarms"

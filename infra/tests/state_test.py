@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`task infra:plan`, `apply` and `destroy` as people type them, with stand-ins for aws, terraform and what builds the function.
+"""`task infra:plan`, `apply` and `destroy` as people type them, with stand-ins for aws, terraform and the
+build of the function.
 
 The stand-ins write down what they were asked, and answer from a small account: buckets, their settings, a table. Needs task.
 """

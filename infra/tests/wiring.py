@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what Terraform plans, resource by resource and value by value, with what was agreed: nothing is added or rewired unseen.
+"""Compares what Terraform plans, value by value, with what was agreed: nothing is added or rewired unseen.
 
     wiring.py            plans sandbox, pre and prod, and compares
     wiring.py --write    writes planned/*.json anew, to be read in the diff

@@ -1,5 +1,6 @@
-# Everything that can be chosen, with a provider, topics, a KMS key and a product's role of your own. Elsewhere than in this repository:
-# source = "git::https://YOUR-GIT-HOST/sluice.git//infra/modules/sluice?ref=v1.0.0"
+# Everything that can be chosen, with a provider, topics, a KMS key and a product's role of your own.
+# Elsewhere than in this repository: source =
+# "git::https://YOUR-GIT-HOST/sluice.git//infra/modules/sluice?ref=v1.0.0"
 
 provider "aws" {
   region = var.region

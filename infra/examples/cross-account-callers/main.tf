@@ -1,5 +1,6 @@
-# Products in other accounts: each takes a role in the account of the table, and the role may touch the rows of the product's vendors
-# alone. In the product's account, a profile takes the role, and AWS_PROFILE names it:
+# Products in other accounts: each takes a role in the account of the table, and the role may touch the rows
+# of the product's vendors alone. In the product's account, a profile takes the role, and AWS_PROFILE names
+# it:
 #
 #     [profile sluice]
 #     role_arn          = (output role_arns)

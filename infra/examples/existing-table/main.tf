@@ -1,5 +1,6 @@
-# A table that is there already, as from another team's Terraform: this makes the reconciler, policies, alarms and dashboard beside it.
-# The table's partition key must be the string vendor_dimension, and its TTL must be on purge_at (`sluice doctor` checks both).
+# A table that is there already, as from another team's Terraform: this makes the reconciler, policies, alarms
+# and dashboard beside it. The table's partition key must be the string vendor_dimension, and its TTL must be
+# on purge_at (`sluice doctor` checks both).
 
 provider "aws" {
   region = var.region

@@ -1,9 +1,10 @@
-# A reconciler reports one value a sweep, and nothing while it does not run. So periods follow the schedule, and silence never ends an
-# alarm that a sweep began: `ignore` keeps its state, and `no-sweep` tells of the silence. AWS itself publishes no zero for errors,
-# throttles and messages: there silence is good news.
+# A reconciler reports one value a sweep, and nothing while it does not run. So periods follow the schedule,
+# and silence never ends an alarm that a sweep began: `ignore` keeps its state, and `no-sweep` tells of the
+# silence. AWS itself publishes no zero for errors, throttles and messages: there silence is good news.
 #
-# Two ways to say "for an hour". The minimum over an hour is above zero only if every sweep in it had something to report. Where a
-# quiet sweep in between should not hide a trend, four sums of 15 minutes are compared.
+# Two ways to say "for an hour". The minimum over an hour is above zero only if every sweep in it had
+# something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are
+# compared.
 #
 # Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
 #
@@ -307,8 +308,8 @@ locals {
   namespace = "Sluice"
 }
 
-# A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm. A new installation has
-# published nothing either: until its first sweep is due, the expression is one.
+# A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm. A
+# new installation has published nothing either: until its first sweep is due, the expression is one.
 resource "aws_cloudwatch_metric_alarm" "no_sweep" {
   alarm_name          = "${local.name}-no-sweep"
   alarm_description   = "No sweep has finished in three intervals of the schedule, so slots of crashed callers come back only if a refused caller finds them. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere. Runbook: ${local.runbook["no-sweep"]}"
@@ -322,7 +323,6 @@ resource "aws_cloudwatch_metric_alarm" "no_sweep" {
     id          = "swept"
     expression  = "IF(EPOCH(TIME_SERIES(1)) < ${local.first_sweep_due}, 1, sweeps)"
     label       = "Sweeps that finished"
-    period      = local.interval
     return_data = true
   }
 
@@ -393,7 +393,8 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
 }
 
 locals {
-  # What clients and sweeps send. CloudWatch counts DynamoDB's own failures by operation, never by table alone.
+  # What clients and sweeps send. CloudWatch counts DynamoDB's own failures by operation, never by table
+  # alone.
   operations = {
     get      = "GetItem"
     batch    = "BatchGetItem"
@@ -405,7 +406,8 @@ locals {
   }
 }
 
-# DynamoDB's own failures (HTTP 500 and 503), of all operations together. A few are ordinary, and clients send again.
+# DynamoDB's own failures (HTTP 500 and 503), of all operations together. A few are ordinary, and clients send
+# again.
 resource "aws_cloudwatch_metric_alarm" "system_errors" {
   alarm_name          = "${local.name}-system-errors"
   alarm_description   = "DynamoDB has failed requests by its own fault for five minutes: callers get what SLUICE_ON_UNAVAILABLE says, errors by default. See the health of the Region; nothing here mends it. Runbook: ${local.runbook["system-errors"]}"

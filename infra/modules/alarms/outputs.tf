@@ -23,7 +23,7 @@ output "settings" {
     actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
     critical_topic_arns         = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
     warning_topic_arns          = aws_cloudwatch_metric_alarm.throttles.alarm_actions
-    sweep_interval_seconds      = one([for query in aws_cloudwatch_metric_alarm.no_sweep.metric_query : query.period if query.id == "swept"])
+    sweep_interval_seconds      = one([for query in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(query.metric).period if query.id == "sweeps"])
     system_errors_threshold     = aws_cloudwatch_metric_alarm.system_errors.threshold
     restored_slots_threshold    = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
     drift_threshold             = aws_cloudwatch_metric_alarm.this["drift"].threshold

@@ -3,13 +3,14 @@
 # IAM checks a transaction by its parts: the UpdateItem, PutItem and DeleteItem in it each need their own right, and there is no
 # action TransactWriteItems to grant.
 #
-# Without `vendors` the policy covers the rows of every vendor. With `vendors` it names the keys of their rows: buckets
-# (`openai#rpm`), leases (`lease#openai#rpm#{id}`), load rows (`load#openai#rpm`) and tickets (`ticket#openai#{id}`).
+# Without `vendors` the policy covers the rows of every vendor. With `vendors` it names the keys of their
+# rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), load rows (`load#openai#rpm`) and tickets
+# (`ticket#openai#{id}`).
 data "aws_partition" "current" {}
 
 locals {
-  # UpdateItem would make a row that is not there; the SDK's conditions refuse that, IAM cannot. (It does make load rows.)
-  # BatchGetItem is admission's, and a sweep's.
+  # UpdateItem would make a row that is not there; the SDK's conditions refuse that, IAM cannot. (It does make
+  # load rows.) BatchGetItem is admission's, and a sweep's.
   caller_actions = [
     "dynamodb:GetItem",
     "dynamodb:BatchGetItem",
@@ -26,8 +27,9 @@ locals {
     "dynamodb:DeleteItem",
   ]
 
-  # On the whole table: a process that a full bucket refuses scans for leases that have ended, and gives back what they hold,
-  # whichever bucket they belong to. (The mark of the scan, load#heal, is a load row like the others.)
+  # On the whole table: a process that a full bucket refuses scans for leases that have ended, and gives back
+  # what they hold, whichever bucket they belong to. (The mark of the scan, load#heal, is a load row like the
+  # others.)
   heal_actions = [
     "dynamodb:Scan",
   ]
@@ -61,7 +63,8 @@ locals {
   loads       = [for vendor in local.vendors : "load#${vendor}#*"]
   tickets     = concat([for vendor in local.vendors : "ticket#${vendor}#*"], local.any_tickets)
 
-  # The actions of each statement, and the keys that they may name. Each process reads the directory to learn DynamoDB's time.
+  # The actions of each statement, and the keys that they may name. Each process reads the directory to learn
+  # DynamoDB's time.
   on_own_keys = {
     Read   = { actions = [for action in local.caller_actions : action if action != "dynamodb:UpdateItem"], keys = concat(local.own, ["load#directory"]) }
     Change = { actions = ["dynamodb:UpdateItem"], keys = local.own }

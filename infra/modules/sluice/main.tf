@@ -1,5 +1,5 @@
-# One environment: the table, what sweeps it, what callers may do to it, and what watches it. Names no provider and no state: it is
-# yours to call.
+# One environment: the table, what sweeps it, what callers may do to it, and what watches it. Names no
+# provider and no state: it is yours to call.
 
 locals {
   table = var.existing_table != null ? var.existing_table : { name = module.table[0].name, arn = module.table[0].arn }
