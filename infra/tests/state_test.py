@@ -98,11 +98,12 @@ class Commands(unittest.TestCase):
     def buckets(self):
         return json.loads((self.folder / "account.json").read_text())["buckets"]
 
-    def task(self, *words, says=None, answers="", fails=False):
+    def task(self, *words, says=None, answers="", fails=False, **shell):
         """Runs a task; what terraform was asked, without init."""
         (self.folder / "log").write_text("")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))}
         environment |= {"STAND_INS": str(self.folder), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "TASK_TEMP_DIR": str(self.folder)}
+        environment |= shell
         done = subprocess.run(["task", *words], cwd=ROOT, env=environment, input=answers, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
@@ -171,6 +172,11 @@ class Commands(unittest.TestCase):
             folders.add(applied[-1])
         self.assertEqual((len(keys), len(folders)), (4, 4))
         self.assertIn("-var=region=us-east-1", applied)
+
+    def test_a_folder_that_the_shell_names_is_refused(self):
+        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
+        said = "TF_DATA_DIR is /elsewhere"
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says=said, TF_DATA_DIR="/elsewhere"), [])
 
     def test_the_first_region_of_aws_takes_no_location(self):
         self.task("infra:apply", "ENV=pre", "REGION=us-east-1", answers="yes\n")
