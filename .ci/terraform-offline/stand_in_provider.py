@@ -105,7 +105,7 @@ def pack(value):
 
 
 def made_up(kind, attribute, declared, planned):
-    """What AWS would fill in, if it can be told from the resource's name and is wanted."""
+    """What AWS would fill in, if it follows from the resource's name."""
     name = next((planned[one] for one in NAMES if isinstance(planned.get(one), str)), None)
     if not KNOWN or name is None or attribute not in ("arn", "id", "url") or declared["type"] != "string":
         return UNKNOWN

@@ -108,7 +108,7 @@ FAULTS = [
         '    "dynamodb:DescribeContinuousBackups",\n    "dynamodb:UpdateItem",\n',
     ),
     (
-        "what must be acted on now is told to the wrong topic",
+        "an urgent alarm notifies the wrong topic",
         ALARMS,
         '      severity    = "critical"',
         '      severity    = "warning"',

@@ -47,7 +47,7 @@ run "the_function_is_a_small_one_that_runs_alone" {
       SLUICE_SLOWEST_CALL = "900"
       SLUICE_METRICS      = "all"
     })
-    error_message = "The function is told the table, the environment, the region, the log level, the longest call and what to publish."
+    error_message = "The function gets the table, the environment, the region, the log level, the longest call and what to publish."
   }
 }
 

@@ -226,7 +226,7 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         "the schedule alone writes to the queue",
     )
 
-    # Policies: this table, no wildcard but those of KMS, and no vendor reaches another's rows.
+    # Policies: this table, no wildcard except for KMS, and no product reaches rows of another vendor.
     arn = table.get("arn", "")
     policies = {
         address: values["policy"] for kind in ("aws_iam_policy", "aws_iam_role_policy") for address, values in of(kind).items()
@@ -278,7 +278,7 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
             rule(not allows(document, action, arn, "load#directory"), f"{part}: {action} of the directory")
         rule(allows(document, "Scan", arn) != may_limit, f"{part}: Scan")
 
-    # Alarms look at what is made here, and somebody hears of them.
+    # Alarms look at what is made here, and notify the right topic.
     known = {"FunctionName": function.get("function_name"), "QueueName": queue.get("name"), "TableName": table.get("name")}
     for address, alarm in of("aws_cloudwatch_metric_alarm").items():
         looked_at = [alarm.get("dimensions", {})] + [

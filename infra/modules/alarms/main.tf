@@ -1,5 +1,5 @@
 # A reconciler reports one value a sweep, and nothing while it does not run. So periods follow the schedule,
-# and silence never ends an alarm that a sweep began: `ignore` keeps its state, and `no-sweep` tells of the
+# and silence never ends an alarm that a sweep began: `ignore` keeps its state, and `no-sweep` reports the
 # silence. AWS itself publishes no zero for errors, throttles and messages: there silence is good news.
 #
 # Two ways to say "for an hour". The minimum over an hour is above zero only if every sweep in it had
@@ -8,7 +8,7 @@
 #
 # Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
 #
-# `critical` is what somebody must act on now, as docs/operations.md says; all else can wait for the morning.
+# Alarms with severity `critical` need action now, as docs/operations.md says; the others can wait.
 locals {
   of_environment = { Environment = "${var.name_prefix}${var.environment}" }
   of_function    = { FunctionName = var.function_name }
@@ -342,6 +342,12 @@ resource "aws_cloudwatch_metric_alarm" "no_sweep" {
   alarm_actions   = local.topics.critical
   ok_actions      = local.topics.critical
   tags            = var.tags
+}
+
+# Its name stays: made anew, the alarm could be deleted by the name of the old one.
+moved {
+  from = aws_cloudwatch_metric_alarm.this["no-sweep"]
+  to   = aws_cloudwatch_metric_alarm.no_sweep
 }
 
 # By itself because it adds two metrics up. DynamoDB publishes either only when it throttles, so both are filled with zeros: else

@@ -19,7 +19,7 @@ variable "dead_letter_queue_name" {
 }
 
 variable "critical_topic_arns" {
-  description = "SNS topics for what somebody must act on now: each alarm, and its end."
+  description = "SNS topics of urgent alarms (act now): notified of each alarm and of its end."
   type        = list(string)
   default     = []
 
@@ -30,7 +30,7 @@ variable "critical_topic_arns" {
 }
 
 variable "warning_topic_arns" {
-  description = "SNS topics for what can wait for the morning: each alarm, and its end."
+  description = "SNS topics of the other alarms (they can wait): notified of each alarm and of its end."
   type        = list(string)
   default     = []
 

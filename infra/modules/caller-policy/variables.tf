@@ -39,7 +39,7 @@ variable "vendors" {
 }
 
 variable "self_heal" {
-  description = "Whether a process may scan the table for leases of crashed holders. Only for the policy of every vendor: a scan shows every row, and gives back leases of all. Processes with the policy of some vendors leave that to the reconciler."
+  description = "Whether a process may scan the table for leases of crashed holders. Only in the policy of every vendor: healing gives back leases of all vendors. Processes with a product's policy leave that to the reconciler."
   type        = bool
   default     = true
 }

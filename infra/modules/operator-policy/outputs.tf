@@ -1,10 +1,10 @@
 output "operator_policy_arn" {
-  description = "Policy for who applies limits."
+  description = "Policy for a pipeline or a person that applies limits."
   value       = aws_iam_policy.operator.arn
 }
 
 output "reader_policy_arn" {
-  description = "Policy for who only reads."
+  description = "Policy for roles that only read."
   value       = aws_iam_policy.reader.arn
 }
 

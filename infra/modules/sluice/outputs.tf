@@ -34,12 +34,12 @@ output "product_policy_arns" {
 }
 
 output "operator_policy_arn" {
-  description = "Policy for who applies limits: a pipeline, or a person."
+  description = "Policy for a pipeline or a person that applies limits."
   value       = module.operator_policy.operator_policy_arn
 }
 
 output "reader_policy_arn" {
-  description = "Policy for who only reads: watch, dashboard, metrics, doctor."
+  description = "Policy for roles that only read: watch, dashboard, metrics, doctor."
   value       = module.operator_policy.reader_policy_arn
 }
 

@@ -122,24 +122,24 @@ variable "metrics" {
 }
 
 variable "critical_topic_arns" {
-  description = "SNS topics for what somebody must act on now: no-sweep, unreadable-buckets, system-errors. Needed in prod."
+  description = "SNS topics of urgent alarms (act now): no-sweep, unreadable-buckets, system-errors. Required in prod."
   type        = list(string)
   default     = []
 
   validation {
     condition     = var.environment != "prod" || length(var.critical_topic_arns) > 0 || var.nobody_is_paged
-    error_message = "prod needs critical_topic_arns: SNS topics that reach whoever is on call. Without one nobody learns that Sluice has stopped; if that is meant, say so with nobody_is_paged = true."
+    error_message = "prod needs critical_topic_arns: SNS topics that reach whoever is on call. Without one, nobody is notified when Sluice stops. To deploy without one, set nobody_is_paged = true."
   }
 }
 
 variable "warning_topic_arns" {
-  description = "SNS topics for what can wait for the morning: all other alarms. Without any, they show on the dashboard only."
+  description = "SNS topics of all other alarms (they can wait). Without any, these alarms show on the dashboard only."
   type        = list(string)
   default     = []
 }
 
 variable "nobody_is_paged" {
-  description = "Says in so many words that alarms of prod shall reach nobody."
+  description = "Confirms that alarms of prod shall notify nobody: prod is refused without critical_topic_arns otherwise."
   type        = bool
   default     = false
 }
