@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-STAND_IN = '''#!/usr/bin/env python3
+STAND_IN = """#!/usr/bin/env python3
 import json, os, pathlib, sys
 
 program, asked = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
@@ -44,6 +44,8 @@ if program in ("cargo", "zig"):
 if program == "terraform":
     if "output" in asked:
         answer(account["table"], 0 if account["table"] else 1)
+    if "state" in asked:
+        answer(account["left"])
     answer()
 
 verb = " ".join(asked[:2])
@@ -53,6 +55,8 @@ if verb == "sts get-caller-identity":
         answer(status=255, error="Unable to locate credentials")
     answer("111122223333\\tarn:aws:iam::111122223333:user/someone")
 if verb == "dynamodb describe-table":
+    if account["protected"] is None:
+        answer(status=254, error=account["table_error"])
     answer("True" if account["protected"] else "False")
 if verb == "s3api head-bucket":
     if bucket not in buckets:
@@ -72,7 +76,7 @@ if verb.startswith("s3api put-"):
     buckets[bucket][asked[1]] = asked[asked.index("--region") + 2 :]
     answer()
 answer(status=1, error=f"the stand-in does not know {asked}")
-'''
+"""
 
 BUCKET = "sluice-terraform-state-111122223333-eu-central-1"
 TABLE = "ontopix-vendor-buckets-prod"
@@ -88,7 +92,7 @@ class Commands(unittest.TestCase):
         for name in ("aws", "terraform", "cargo", "zig", "rustc"):
             (programs / name).write_text(STAND_IN)
             (programs / name).chmod(0o755)
-        self.account(login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None)
+        self.account(login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error="")
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -101,10 +105,18 @@ class Commands(unittest.TestCase):
     def task(self, *words, says=None, answers="", fails=False, **shell):
         """Runs a task; what terraform was asked, without init."""
         (self.folder / "log").write_text("")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))}
-        environment |= {"STAND_INS": str(self.folder), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "TASK_TEMP_DIR": str(self.folder)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))
+        }
+        environment |= {
+            "STAND_INS": str(self.folder),
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "TASK_TEMP_DIR": str(self.folder),
+        }
         environment |= shell
-        done = subprocess.run(["task", *words], cwd=ROOT, env=environment, input=answers, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["task", *words], cwd=ROOT, env=environment, input=answers, capture_output=True, text=True, check=False
+        )
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
         self.assertIn(says or "", said)
@@ -115,7 +127,9 @@ class Commands(unittest.TestCase):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
 
     def test_apply_works_with_nothing_but_credentials(self):
-        (applied,) = self.task("infra:apply", "ENV=pre", answers="yes\n", says=f"Create {BUCKET} (versioned, encrypted, private)?")
+        (applied,) = self.task(
+            "infra:apply", "ENV=pre", answers="yes\n", says=f"Create {BUCKET} (versioned, encrypted, private)?"
+        )
         self.assertEqual(applied[:3], ["-chdir=infra", "apply", "-var-file=envs/pre.tfvars"])
         self.assertIn("-var=region=eu-central-1", applied)
         made = self.buckets()[BUCKET]
@@ -126,7 +140,13 @@ class Commands(unittest.TestCase):
         policy = json.loads(made["put-bucket-policy"][1])
         self.assertEqual(policy["Statement"][0]["Effect"], "Deny")
         (init,) = self.inits()
-        for setting in (f"bucket={BUCKET}", "key=sluice/eu-central-1/pre/terraform.tfstate", "region=eu-central-1", "encrypt=true", "use_lockfile=true"):
+        for setting in (
+            f"bucket={BUCKET}",
+            "key=sluice/eu-central-1/pre/terraform.tfstate",
+            "region=eu-central-1",
+            "encrypt=true",
+            "use_lockfile=true",
+        ):
             self.assertIn(f"-backend-config={setting}", init)
         # The second time nobody asks, and nothing is changed.
         self.task("infra:apply", "ENV=pre")
@@ -193,6 +213,20 @@ class Commands(unittest.TestCase):
         self.account(protected=False)
         (destroyed,) = self.task("infra:destroy", "ENV=prod", right, "--yes")
         self.assertEqual(destroyed[1:3], ["destroy", "-var-file=envs/prod.tfvars"])
+
+    def test_what_cannot_be_told_is_not_destroyed(self):
+        self.account(
+            buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=None, table_error="AccessDenied"
+        )
+        words = ("infra:destroy", "ENV=prod", f"CONFIRM={TABLE}", "--yes")
+        self.assertEqual(self.task(*words, fails=True, says="cannot tell whether the table is protected"), [])
+        # The rest of a destroy that was cut off after the table.
+        self.account(table_error="An error occurred (ResourceNotFoundException)")
+        self.assertEqual(len(self.task(*words)), 1)
+        self.account(table="", left="module.sluice.module.table[0].aws_dynamodb_table.buckets")
+        self.assertEqual(self.task(*words, fails=True, says="does not name the table"), [])
+        self.account(left="")
+        self.assertEqual(len(self.task(*words)), 1)
 
     def test_a_sandbox_is_destroyed_without_its_name(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=False)
