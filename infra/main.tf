@@ -1,68 +1,64 @@
-# One environment: the table, what sweeps it, what callers may do to it, and what watches it.
+# One environment, with this project's state and provider. What is made stands in modules/sluice, which other
+# configurations can call too.
 
-module "table" {
-  source = "./modules/table"
-
-  environment         = var.environment
-  deletion_protection = var.deletion_protection
-  kms_key_arn         = var.kms_key_arn
-  warm_throughput     = var.warm_throughput
-  find_hot_keys       = var.find_hot_keys
-}
-
-module "reconciler" {
-  source = "./modules/reconciler"
-
-  environment          = var.environment
-  region               = var.region
-  table_name           = module.table.name
-  table_arn            = module.table.arn
-  package_path         = var.package_path
-  architecture         = var.architecture
-  schedule_expression  = var.schedule_expression
-  log_level            = var.log_level
-  log_retention_days   = var.log_retention_days
-  slowest_call_seconds = var.slowest_call_seconds
-}
-
-module "caller_policy" {
-  source = "./modules/caller-policy"
-
-  environment = var.environment
-  table_arn   = module.table.arn
-}
-
-module "alarms" {
-  source = "./modules/alarms"
+module "sluice" {
+  source = "./modules/sluice"
 
   environment                 = var.environment
-  function_name               = module.reconciler.function_name
-  table_name                  = module.table.name
-  dead_letter_queue_name      = module.reconciler.dead_letter_queue_name
-  topic_arns                  = var.alarm_topic_arns
-  actions_enabled             = var.alarm_actions_enabled
+  region                      = var.region
+  deletion_protection         = var.deletion_protection
+  kms_key_arn                 = var.kms_key_arn
+  warm_throughput             = var.warm_throughput
+  find_hot_keys               = var.find_hot_keys
+  callers                     = var.callers
+  package_path                = var.package_path
+  architecture                = var.architecture
+  reserved_concurrency        = var.reserved_concurrency
+  schedule_expression         = var.schedule_expression
+  longest_gap_minutes         = var.longest_gap_minutes
+  log_level                   = var.log_level
+  log_retention_days          = var.log_retention_days
+  slowest_call_seconds        = var.slowest_call_seconds
+  metrics                     = var.metrics
+  critical_topic_arns         = var.critical_topic_arns
+  warning_topic_arns          = var.warning_topic_arns
+  nobody_is_paged             = var.nobody_is_paged
+  runbook_url                 = var.runbook_url
+  alarm_actions_enabled       = var.alarm_actions_enabled
   restored_slots_threshold    = var.restored_slots_threshold
   drift_threshold             = var.drift_threshold
   leak_threshold              = var.leak_threshold
   expired_but_alive_threshold = var.expired_but_alive_threshold
   clock_offset_threshold_ms   = var.clock_offset_threshold_ms
+  system_errors_threshold     = var.system_errors_threshold
+  name_prefix                 = var.name_prefix
+  iam_path                    = var.iam_path
+  permissions_boundary_arn    = var.permissions_boundary_arn
+  tags                        = var.tags
 }
 
-module "dashboard" {
-  source = "./modules/dashboard"
-
-  environment            = var.environment
-  region                 = var.region
-  function_name          = module.reconciler.function_name
-  table_name             = module.table.name
-  dead_letter_queue_name = module.reconciler.dead_letter_queue_name
-  alarm_arns             = module.alarms.arns
+# Where earlier versions kept the parts.
+moved {
+  from = module.table
+  to   = module.sluice.module.table[0]
 }
 
-# A warning and not an error: the first apply of an account comes before its topic.
-check "alarms_in_prod_reach_someone" {
-  assert {
-    condition     = var.environment != "prod" || length(var.alarm_topic_arns) > 0
-    error_message = "No alarm_topic_arns: alarms in prod will show on the dashboard and notify nobody."
-  }
+moved {
+  from = module.reconciler
+  to   = module.sluice.module.reconciler
+}
+
+moved {
+  from = module.caller_policy
+  to   = module.sluice.module.caller_policy
+}
+
+moved {
+  from = module.alarms
+  to   = module.sluice.module.alarms
+}
+
+moved {
+  from = module.dashboard
+  to   = module.sluice.module.dashboard
 }

@@ -51,6 +51,15 @@ variable "find_hot_keys" {
   default     = true
 }
 
+variable "callers" {
+  description = "Products, each with the vendors whose rows it may touch: { chat = { vendors = [\"openai\"] } } makes the policy sluice-caller-{env}-chat. older_clients covers tickets without a vendor in their key."
+  type = map(object({
+    vendors       = set(string)
+    older_clients = optional(bool, false)
+  }))
+  default = {}
+}
+
 variable "package_path" {
   description = "Zip file with the reconciler's bootstrap, relative to this folder."
   type        = string
@@ -63,10 +72,22 @@ variable "architecture" {
   default     = "arm64"
 }
 
+variable "reserved_concurrency" {
+  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none: a new account, whose quota is ten, may reserve nothing."
+  type        = number
+  default     = 1
+}
+
 variable "schedule_expression" {
-  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often; the alarms expect a run at least every 15 minutes."
+  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often. Alarms follow it."
   type        = string
   default     = "rate(5 minutes)"
+}
+
+variable "longest_gap_minutes" {
+  description = "Longest time between two runs of a cron() schedule, which the alarms wait for. A rate() says it itself."
+  type        = number
+  default     = null
 }
 
 variable "log_level" {
@@ -87,10 +108,39 @@ variable "slowest_call_seconds" {
   default     = 900
 }
 
-variable "alarm_topic_arns" {
-  description = "SNS topics that are notified of each alarm and of its end. Without any, alarms show on the dashboard only."
+variable "metrics" {
+  description = "What sweeps publish: all, or alarms, which is what the alarms look at and a small dashboard shows. CloudWatch bills each metric (docs/cost.md)."
+  type        = string
+  default     = "all"
+}
+
+variable "critical_topic_arns" {
+  description = "SNS topics of urgent alarms (act now): no-sweep, unreadable-buckets, system-errors. Required in prod."
   type        = list(string)
   default     = []
+
+  validation {
+    condition     = var.environment != "prod" || length(var.critical_topic_arns) > 0 || var.nobody_is_paged
+    error_message = "prod needs critical_topic_arns: SNS topics that reach whoever is on call. Without one, nobody is notified when Sluice stops. To deploy without one, set nobody_is_paged = true."
+  }
+}
+
+variable "warning_topic_arns" {
+  description = "SNS topics of all other alarms (they can wait). Without any, these alarms show on the dashboard only."
+  type        = list(string)
+  default     = []
+}
+
+variable "nobody_is_paged" {
+  description = "Confirms that alarms of prod shall notify nobody: prod is refused without critical_topic_arns otherwise."
+  type        = bool
+  default     = false
+}
+
+variable "runbook_url" {
+  description = "Page that says what to do about an alarm; the alarm's name is its anchor. Each alarm has it in its description. The default is the file in the repository: give the URL under which your people read it."
+  type        = string
+  default     = "docs/operations.md"
 }
 
 variable "alarm_actions_enabled" {
@@ -127,4 +177,39 @@ variable "clock_offset_threshold_ms" {
   description = "Milliseconds between the reconciler's clock and DynamoDB's, above which it is an alarm. Sweeps allow for 2,000."
   type        = number
   default     = 1000
+}
+
+variable "system_errors_threshold" {
+  description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
+  type        = number
+  default     = 10
+}
+
+variable "name_prefix" {
+  description = "What every name begins with, so that two Regions or two installations fit into one account: roles, policies and dashboards have one name in all Regions. Callers of a table with a prefix set SLUICE_TABLE_NAME."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9-]{0,20}$", var.name_prefix))
+    error_message = "The prefix must be at most 20 letters, digits and hyphens."
+  }
+}
+
+variable "iam_path" {
+  description = "IAM path of roles and policies."
+  type        = string
+  default     = "/"
+}
+
+variable "permissions_boundary_arn" {
+  description = "Permissions boundary of the function's role, where the account wants one."
+  type        = string
+  default     = null
+}
+
+variable "tags" {
+  description = "Tags of everything that takes them."
+  type        = map(string)
+  default     = {}
 }

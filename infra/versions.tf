@@ -10,8 +10,8 @@ terraform {
     }
   }
 
-  # Partial on purpose: one configuration serves every environment. The key comes from envs/{env}.s3.tfbackend, and the bucket
-  # from whoever runs init, since it is the account's and not the project's.
+  # Partial on purpose: one configuration serves every environment, Region and account. `infra/state init`
+  # fills it in.
   backend "s3" {}
 }
 
@@ -19,10 +19,10 @@ provider "aws" {
   region = var.region
 
   default_tags {
-    tags = {
+    tags = merge({
       Project     = "sluice"
       Environment = var.environment
       ManagedBy   = "terraform"
-    }
+    }, var.tags)
   }
 }

@@ -3,6 +3,9 @@
 
 Enough for `terraform validate`, `terraform test` with a mocked provider, and `terraform plan` without a state. It validates nothing
 beyond the schema, and cannot apply. Terraform starts it; STAND_IN_SCHEMA names the file that extract_schema.py wrote.
+
+With STAND_IN_KNOWN=1 a plan also knows what AWS would make up (ARNs, addresses), each from the name of its resource: policies and
+wiring can then be read from the plan.
 """
 
 import json
@@ -24,6 +27,12 @@ NESTING = {
     "set": pb.Schema.NestedBlock.SET,
     "single": pb.Schema.NestedBlock.SINGLE,
     "map": pb.Schema.NestedBlock.MAP,
+}
+KNOWN = os.environ.get("STAND_IN_KNOWN") == "1"
+NAMES = ("name", "function_name", "alarm_name", "dashboard_name", "table_name", "rule", "statement_id")
+DATA = {
+    "aws_partition": {"partition": "aws", "dns_suffix": "amazonaws.com"},
+    "aws_caller_identity": {"account_id": "111122223333"},
 }
 NULL = msgpack.packb(None)
 UNKNOWN = msgpack.ExtType(0, b"\x00")
@@ -95,6 +104,14 @@ def pack(value):
     return pb.DynamicValue(msgpack=msgpack.packb(value))
 
 
+def made_up(kind, attribute, declared, planned):
+    """What AWS would fill in, if it follows from the resource's name."""
+    name = next((planned[one] for one in NAMES if isinstance(planned.get(one), str)), None)
+    if not KNOWN or name is None or attribute not in ("arn", "id", "url") or declared["type"] != "string":
+        return UNKNOWN
+    return f"arn:aws:{kind}:eu-central-1:111122223333:{name}" if attribute == "arn" else f"{kind}/{name}"
+
+
 class StandIn(rpc.ProviderServicer):
     def __init__(self, app):
         pass
@@ -140,11 +157,12 @@ class StandIn(rpc.ProviderServicer):
         if prior.msgpack == NULL:  # to be made: AWS would fill in what is computed and not set
             for name, declared in RESOURCES[request.type_name]["block"]["attributes"].items():
                 if declared.get("computed") and planned.get(name) is None:
-                    planned[name] = UNKNOWN
+                    planned[name] = made_up(request.type_name, name, declared, planned)
         return pb.PlanResourceChange.Response(planned_state=pack(planned))
 
     def ReadDataSource(self, request, context):
         read = unpack(request.config.msgpack)
+        read |= DATA.get(request.type_name, {}) if KNOWN else {}
         for name, declared in DATA_SOURCES[request.type_name]["block"]["attributes"].items():
             if declared.get("computed") and declared["type"] == "string" and read.get(name) is None:
                 read[name] = "{}" if name.endswith("json") else f"made-up-{name}"

@@ -7,7 +7,10 @@ variables {
   function_name          = "the-function"
   table_name             = "the-table"
   dead_letter_queue_name = "the-queue"
-  topic_arns             = ["arn:aws:sns:eu-central-1:111122223333:the-topic"]
+  critical_topic_arns    = ["arn:aws:sns:eu-central-1:111122223333:now"]
+  warning_topic_arns     = ["arn:aws:sns:eu-central-1:111122223333:tomorrow"]
+  runbook_url            = "https://example.com/operations.md"
+  installed_at           = "2026-03-01T00:30:00Z"
 }
 
 run "each_alarm_watches_what_its_name_says" {
@@ -24,18 +27,21 @@ run "each_alarm_watches_what_its_name_says" {
         a.statistic, a.comparison_operator, a.threshold, "${a.period}s", "${a.datapoints_to_alarm}/${a.evaluation_periods}", a.treat_missing_data,
       ])
       } == {
-      reconciler-errors = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 1/1 notBreaching"
-      no-sweep          = "Sluice/Sweeps Environment=pre Sum LessThanThreshold 1 900s 1/1 breaching"
-      drift             = "Sluice/Drift Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
-      leak              = "Sluice/LeakSuspected Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
-      expired-but-alive = "Sluice/ExpiredButAlive Environment=pre Sum GreaterThanOrEqualToThreshold 1 900s 1/1 notBreaching"
-      clock-offset      = "Sluice/ClockOffset Environment=pre Maximum GreaterThanThreshold 1000 900s 1/1 notBreaching"
-      already-capped    = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
-      restored-slots    = "Sluice/RestoredSlots Environment=pre Sum GreaterThanOrEqualToThreshold 10 900s 4/4 notBreaching"
-      unparsable-rows   = "Sluice/Unparsable Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
-      unfinished-sweeps = "Sluice/SegmentsUnscanned Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
-      dead-letters      = "AWS/SQS/ApproximateNumberOfMessagesVisible QueueName=the-queue Maximum GreaterThanThreshold 0 300s 1/1 notBreaching"
-      hot-key           = "AWS/DynamoDB/WriteKeyRangeThroughputThrottleEvents TableName=the-table Sum GreaterThanThreshold 0 300s 1/1 notBreaching"
+      reconciler-errors  = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 2/3 notBreaching"
+      drift              = "Sluice/Drift Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
+      leak               = "Sluice/LeakSuspected Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
+      expired-but-alive  = "Sluice/ExpiredButAlive Environment=pre Sum GreaterThanOrEqualToThreshold 1 900s 1/1 ignore"
+      clock-offset       = "Sluice/ClockOffset Environment=pre Maximum GreaterThanThreshold 1000 900s 1/1 ignore"
+      already-capped     = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      restored-slots     = "Sluice/RestoredSlots Environment=pre Sum GreaterThanOrEqualToThreshold 10 900s 4/4 ignore"
+      unparsable-rows    = "Sluice/Unparsable Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
+      unfinished-sweeps  = "Sluice/SegmentsUnscanned Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      unreadable-buckets = "Sluice/UnreadableBuckets Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
+      refused-leases     = "Sluice/Refused Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
+      leases-left        = "Sluice/Left Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      deadline-hit       = "Sluice/DeadlineHit Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      dead-letters       = "AWS/SQS/NumberOfMessagesSent QueueName=the-queue Sum GreaterThanThreshold 0 300s 2/3 notBreaching"
+      hot-key            = "AWS/DynamoDB/WriteKeyRangeThroughputThrottleEvents TableName=the-table Sum GreaterThanThreshold 0 300s 1/1 notBreaching"
     }
     error_message = "An alarm watches something else than it should."
   }
@@ -67,6 +73,130 @@ run "throttled_reads_and_writes_are_added_up" {
   }
 }
 
+# 1 March 2026, 00:30 UTC is 1772325000; a quarter of an hour and three intervals later the first sweep is
+# due.
+run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  assert {
+    condition = (
+      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps)"
+      && one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == "sweeps Sluice Sweeps pre Sum 300"
+      && aws_cloudwatch_metric_alarm.no_sweep.comparison_operator == "LessThanThreshold"
+      && aws_cloudwatch_metric_alarm.no_sweep.threshold == 1
+      && aws_cloudwatch_metric_alarm.no_sweep.datapoints_to_alarm == 3
+      && aws_cloudwatch_metric_alarm.no_sweep.evaluation_periods == 3
+      && aws_cloudwatch_metric_alarm.no_sweep.treat_missing_data == "breaching"
+    )
+    error_message = "Three intervals without a sweep are an alarm, silence too, but not before the first sweep is due."
+  }
+}
+
+# With a state of its own: the first plan's time stays.
+run "a_leap_year_has_its_day" {
+  state_key = "leap"
+
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    installed_at = "2028-12-31T23:59:00Z"
+  }
+
+  assert {
+    condition     = strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]), "< ${1861919940 + 1800},")
+    error_message = "The last minute of 2028 is 1861919940."
+  }
+}
+
+run "the_time_of_the_first_plan_stays" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    installed_at = "2027-01-01T00:00:00Z"
+  }
+
+  assert {
+    condition     = strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]), "< ${1772325000 + 1800},")
+    error_message = "A later apply begins no second grace."
+  }
+}
+
+run "a_slow_schedule_is_no_alarm_for_ever" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    sweep_interval_seconds = 3600
+  }
+
+  assert {
+    condition = (
+      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(q.metric).period if length(q.metric) == 1]) == 3600
+      && { for name, a in aws_cloudwatch_metric_alarm.this : name => a.period if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name) } == {
+        reconciler-errors = 3600
+        dead-letters      = 3600
+        drift             = 3600
+        restored-slots    = 3600
+        deadline-hit      = 10800
+      }
+    )
+    error_message = "Periods follow the schedule: each holds at least one sweep, and what lasts is seen in three."
+  }
+
+  # CloudWatch: a period is a day at most, and all periods together seven days; a day if a period is below an
+  # hour.
+  assert {
+    condition = alltrue([
+      for a in values(aws_cloudwatch_metric_alarm.this) :
+      a.period <= 86400 && a.period % 60 == 0 && a.period * a.evaluation_periods <= (a.period >= 3600 ? 604800 : 86400)
+    ])
+    error_message = "CloudWatch does not take such a period."
+  }
+}
+
+run "a_schedule_of_a_day_fits_into_cloudwatch" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    sweep_interval_seconds = 86400
+  }
+
+  assert {
+    condition     = alltrue([for a in values(aws_cloudwatch_metric_alarm.this) : a.period <= 86400 && a.period * a.evaluation_periods <= 604800])
+    error_message = "CloudWatch does not take such a period."
+  }
+}
+
+run "dynamodbs_own_failures_are_added_up_over_operations" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  assert {
+    condition = (
+      one([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
+      && toset([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName, one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == toset([
+        for operation in ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan", "TransactWriteItems"] : "AWS/DynamoDB SystemErrors the-table ${operation} Sum 60"
+      ])
+      && aws_cloudwatch_metric_alarm.system_errors.comparison_operator == "GreaterThanOrEqualToThreshold"
+      && aws_cloudwatch_metric_alarm.system_errors.threshold == 10
+      && aws_cloudwatch_metric_alarm.system_errors.datapoints_to_alarm == 5
+      && aws_cloudwatch_metric_alarm.system_errors.evaluation_periods == 5
+      && aws_cloudwatch_metric_alarm.system_errors.treat_missing_data == "notBreaching"
+    )
+    error_message = "Five minutes of DynamoDB's own failures are an alarm, whatever the operation."
+  }
+}
+
 run "every_alarm_is_named_explained_and_heard" {
   module {
     source = "./modules/alarms"
@@ -74,21 +204,36 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = output.names == tolist([
-      "sluice-pre-already-capped", "sluice-pre-clock-offset", "sluice-pre-dead-letters", "sluice-pre-drift",
-      "sluice-pre-expired-but-alive", "sluice-pre-hot-key", "sluice-pre-leak", "sluice-pre-no-sweep", "sluice-pre-reconciler-errors",
-      "sluice-pre-restored-slots", "sluice-pre-throttles", "sluice-pre-unfinished-sweeps", "sluice-pre-unparsable-rows",
+      "sluice-pre-already-capped",
+      "sluice-pre-clock-offset",
+      "sluice-pre-dead-letters",
+      "sluice-pre-deadline-hit",
+      "sluice-pre-drift",
+      "sluice-pre-expired-but-alive",
+      "sluice-pre-hot-key",
+      "sluice-pre-leak",
+      "sluice-pre-leases-left",
+      "sluice-pre-no-sweep",
+      "sluice-pre-reconciler-errors",
+      "sluice-pre-refused-leases",
+      "sluice-pre-restored-slots",
+      "sluice-pre-system-errors",
+      "sluice-pre-throttles",
+      "sluice-pre-unfinished-sweeps",
+      "sluice-pre-unparsable-rows",
+      "sluice-pre-unreadable-buckets",
     ])
     error_message = "Alarms are named sluice-{env}-{what}, and these are all of them."
   }
 
   assert {
-    condition     = length(output.arns) == 13
+    condition     = length(output.arns) == 18
     error_message = "Every alarm is handed to the dashboard."
   }
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.throttles]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
       length(a.alarm_description) > 80 && length(a.alarm_description) <= 1024
     ])
     error_message = "Each alarm says what it means and what to do, in what CloudWatch takes (1,024 characters)."
@@ -96,10 +241,27 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.throttles]) :
-      a.actions_enabled
-      && a.alarm_actions == toset(["arn:aws:sns:eu-central-1:111122223333:the-topic"])
-      && a.ok_actions == toset(["arn:aws:sns:eu-central-1:111122223333:the-topic"])
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      endswith(a.alarm_description, " Runbook: https://example.com/operations.md#${trimprefix(a.alarm_name, "sluice-pre-")}")
+    ])
+    error_message = "Each alarm leads to its own section of the runbook."
+  }
+
+  # What cannot wait is named here, and nowhere by accident.
+  assert {
+    condition = {
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      trimprefix(a.alarm_name, "sluice-pre-") => one(a.alarm_actions) if one(a.alarm_actions) != "arn:aws:sns:eu-central-1:111122223333:tomorrow"
+      } == {
+      for name in ["no-sweep", "unreadable-buckets", "system-errors"] : name => "arn:aws:sns:eu-central-1:111122223333:now"
+    }
+    error_message = "An alarm tells the wrong topic."
+  }
+
+  assert {
+    condition = alltrue([
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      a.actions_enabled && length(a.alarm_actions) == 1 && a.ok_actions == a.alarm_actions
     ])
     error_message = "Each alarm tells the topics when it begins and when it ends."
   }
@@ -111,7 +273,8 @@ run "what_can_be_chosen_arrives" {
   }
 
   variables {
-    topic_arns                  = []
+    critical_topic_arns         = []
+    warning_topic_arns          = []
     actions_enabled             = false
     restored_slots_threshold    = 3
     drift_threshold             = 4
@@ -122,7 +285,7 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.throttles]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
       !a.actions_enabled && length(a.alarm_actions) == 0 && length(a.ok_actions) == 0
     ])
     error_message = "Alarms without topics and without actions are possible."
@@ -148,10 +311,11 @@ run "a_topic_that_is_no_arn_is_refused" {
   }
 
   variables {
-    topic_arns = ["the-topic"]
+    critical_topic_arns = ["the-topic"]
+    warning_topic_arns  = ["the-topic"]
   }
 
-  expect_failures = [var.topic_arns]
+  expect_failures = [var.critical_topic_arns, var.warning_topic_arns]
 }
 
 run "thresholds_that_are_always_met_are_refused" {
@@ -190,4 +354,20 @@ run "a_clock_that_no_sweep_allows_for_is_refused" {
   }
 
   expect_failures = [var.clock_offset_threshold_ms]
+}
+
+run "a_runbook_with_an_anchor_and_an_interval_of_seconds_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    runbook_url             = "https://example.com/operations.md#alarms"
+    sweep_interval_seconds  = 90
+    system_errors_threshold = 0
+  }
+
+  expect_failures = [var.runbook_url, var.sweep_interval_seconds, var.system_errors_threshold]
 }

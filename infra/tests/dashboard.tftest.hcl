@@ -40,7 +40,7 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       "AWS/Lambda Duration FunctionName the-function",
       "AWS/Lambda Errors FunctionName the-function",
       "AWS/Lambda Throttles FunctionName the-function",
-      "AWS/SQS ApproximateNumberOfMessagesVisible QueueName the-queue",
+      "AWS/SQS NumberOfMessagesSent QueueName the-queue",
       "Sluice AlreadyCapped Environment pre",
       "Sluice ClockOffset Environment pre",
       "Sluice ConflictsRetried Environment pre",
@@ -61,6 +61,7 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       "Sluice RowsScanned Environment pre",
       "Sluice Sweeps Environment pre",
       "Sluice Unparsable Environment pre",
+      "Sluice UnreadableBuckets Environment pre",
     ])
     error_message = "The dashboard's metrics are not those that AWS and the reconciler publish."
   }

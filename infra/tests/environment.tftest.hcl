@@ -15,17 +15,11 @@ run "the_parts_know_each_other" {
       output.table_name == "ontopix-vendor-buckets-pre"
       && output.reconciler_function_name == "sluice-reconciler-pre"
       && output.dashboard_name == "sluice-pre"
-      && length(output.alarm_names) == 13
+      && length(output.alarm_names) == 18
     )
     error_message = "Everything is named after the environment."
   }
 
-  assert {
-    condition = alltrue([
-      strcontains(module.caller_policy.caller_policy_json, module.table.arn),
-    ])
-    error_message = "The callers' policies are about the table."
-  }
 }
 
 run "what_can_be_chosen_arrives" {
@@ -36,10 +30,14 @@ run "what_can_be_chosen_arrives" {
     log_level                = "WARN"
     log_retention_days       = 14
     slowest_call_seconds     = 1800
+    metrics                  = "alarms"
+    reserved_concurrency     = 2
     find_hot_keys            = false
     kms_key_arn              = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
     warm_throughput          = { read_units_per_second = 12000, write_units_per_second = 8000 }
-    alarm_topic_arns         = ["arn:aws:sns:eu-west-1:111122223333:the-topic"]
+    critical_topic_arns      = ["arn:aws:sns:eu-west-1:111122223333:now"]
+    warning_topic_arns       = ["arn:aws:sns:eu-west-1:111122223333:tomorrow"]
+    system_errors_threshold  = 20
     alarm_actions_enabled    = false
     restored_slots_threshold = 3
 
@@ -50,7 +48,7 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition = module.table.settings == {
+    condition = output.settings.table == {
       deletion_protection = true
       find_hot_keys       = false
       kms_key_arn         = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
@@ -60,21 +58,28 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition = module.reconciler.settings == {
+    condition = output.settings.reconciler == {
       architecture         = "x86_64"
       schedule_expression  = "rate(10 minutes)"
       log_level            = "WARN"
       log_retention_days   = 14
       region               = "eu-west-1"
+      environment          = "pre"
+      metrics              = "alarms"
+      reserved_concurrency = 2
       slowest_call_seconds = 1800
     }
     error_message = "A variable does not reach the reconciler."
   }
 
   assert {
-    condition = module.alarms.settings == {
+    condition = output.settings.alarms == {
+      environment                 = "pre"
       actions_enabled             = false
-      topic_arns                  = toset(["arn:aws:sns:eu-west-1:111122223333:the-topic"])
+      critical_topic_arns         = toset(["arn:aws:sns:eu-west-1:111122223333:now"])
+      warning_topic_arns          = toset(["arn:aws:sns:eu-west-1:111122223333:tomorrow"])
+      sweep_interval_seconds      = 600
+      system_errors_threshold     = 20
       restored_slots_threshold    = 3
       drift_threshold             = 4
       leak_threshold              = 5

@@ -45,8 +45,9 @@ run "the_function_is_a_small_one_that_runs_alone" {
       SLUICE_AWS_REGION   = "eu-central-1"
       SLUICE_LOG_LEVEL    = "INFO"
       SLUICE_SLOWEST_CALL = "900"
+      SLUICE_METRICS      = "all"
     })
-    error_message = "The function is told the table, the environment, the region, the log level and the longest call."
+    error_message = "The function gets the table, the environment, the region, the log level, the longest call and what to publish."
   }
 }
 
@@ -211,6 +212,7 @@ run "what_can_be_chosen_arrives" {
   variables {
     architecture         = "x86_64"
     schedule_expression  = "cron(0/10 * * * ? *)"
+    longest_gap_minutes  = 10
     log_level            = "DEBUG"
     log_retention_days   = 7
     slowest_call_seconds = 3600
@@ -329,4 +331,63 @@ run "a_cron_with_five_fields_is_refused" {
   }
 
   expect_failures = [var.schedule_expression]
+}
+
+run "the_alarms_learn_the_interval_of_a_rate" {
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    schedule_expression = "rate(1 hour)"
+  }
+
+  assert {
+    condition     = output.sweep_interval_seconds == 3600
+    error_message = "An hour has 3,600 seconds."
+  }
+}
+
+run "a_cron_says_how_long_its_longest_gap_is" {
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    schedule_expression = "cron(0/10 8-18 * * ? *)"
+    longest_gap_minutes = 850
+  }
+
+  assert {
+    condition     = output.sweep_interval_seconds == 51000
+    error_message = "The alarms wait for the longest gap."
+  }
+}
+
+run "a_cron_without_its_longest_gap_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    schedule_expression = "cron(0/10 8-18 * * ? *)"
+  }
+
+  expect_failures = [var.longest_gap_minutes]
+}
+
+run "a_schedule_slower_than_a_day_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    schedule_expression = "rate(2 days)"
+  }
+
+  expect_failures = [output.sweep_interval_seconds]
 }

@@ -1,45 +1,44 @@
-# Two ways to say "for an hour". The reconciler reports one value a sweep, so the minimum over an hour is above zero only if every
-# sweep in it had something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are compared.
+# A reconciler reports one value a sweep, and nothing while it does not run. So periods follow the schedule,
+# and silence never ends an alarm that a sweep began: `ignore` keeps its state, and `no-sweep` reports the
+# silence. AWS itself publishes no zero for errors, throttles and messages: there silence is good news.
+#
+# Two ways to say "for an hour". The minimum over an hour is above zero only if every sweep in it had
+# something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are
+# compared.
 #
 # Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
+#
+# Alarms with severity `critical` need action now, as docs/operations.md says; the others can wait.
 locals {
-  of_environment = { Environment = var.environment }
+  of_environment = { Environment = "${var.name_prefix}${var.environment}" }
   of_function    = { FunctionName = var.function_name }
   of_table       = { TableName = var.table_name }
   of_queue       = { QueueName = var.dead_letter_queue_name }
 
+  # A period of CloudWatch is a day at most.
+  interval = var.sweep_interval_seconds
+  recent   = max(900, local.interval)
+  lasting  = min(86400, max(3600, 3 * local.interval))
+
   alarms = {
     reconciler-errors = {
-      description = "A run of the reconciler failed or timed out; the next one does its work. If it goes on, read the function's log: the table's name, the role's rights and DynamoDB's answers are what can go wrong."
+      severity    = "warning"
+      description = "Two of the last three runs of the reconciler failed or timed out. One failed run is no alarm: the next one does its work. Read the function's log: the table's name, the role's rights and DynamoDB's answers are what can go wrong."
       namespace   = "AWS/Lambda"
       metric      = "Errors"
       dimensions  = local.of_function
       statistic   = "Sum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = 300
-      periods     = 1
-      datapoints  = 1
+      period      = local.interval
+      periods     = 3
+      datapoints  = 2
       missing     = "notBreaching"
-    }
-
-    # A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm.
-    no-sweep = {
-      description = "No sweep has finished for 15 minutes, so slots of crashed callers come back only if a refused caller finds them. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere."
-      namespace   = "Sluice"
-      metric      = "Sweeps"
-      dimensions  = local.of_environment
-      statistic   = "Sum"
-      comparison  = "LessThanThreshold"
-      threshold   = 1
-      period      = 900
-      periods     = 1
-      datapoints  = 1
-      missing     = "breaching"
     }
 
     # One finding is enough: a sweep claims no more than is true, and corrects once a second one agrees.
     drift = {
+      severity    = "warning"
       description = "A sweep found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The next sweep that finds the drift too corrects the bucket (Corrected); find the client that causes it with the dashboard's drift by dimension and the reconciler's log."
       namespace   = "Sluice"
       metric      = "Drift"
@@ -47,14 +46,15 @@ locals {
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = var.drift_threshold
-      period      = 900
+      period      = local.recent
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     # What a sweep reports has lasted for 15 minutes already, so one finding is enough.
     leak = {
+      severity    = "warning"
       description = "Slots of a concurrency bucket are taken, and for 15 minutes nothing was granted or given back there: holders hang and renew their leases, or slots leaked. See on the dashboard which dimension it is and in `sluice leases` who holds it; end the holders that hang. Two sweeps recount slots without a lease and give them back."
       namespace   = "Sluice"
       metric      = "LeakSuspected"
@@ -62,13 +62,14 @@ locals {
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = var.leak_threshold
-      period      = 900
+      period      = local.recent
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     expired-but-alive = {
+      severity    = "warning"
       description = "Holders found that their leases had ended while they were still calling the vendor, so the vendor saw more calls at once than the limit. See in their logs which callers (lease.gone, release.late): they stood still for longer than their leases, DynamoDB was out for that long, or they do not renew. Release before a process may freeze, or raise SLUICE_LEASE_TTL."
       namespace   = "Sluice"
       metric      = "ExpiredButAlive"
@@ -76,14 +77,15 @@ locals {
       statistic   = "Sum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = var.expired_but_alive_threshold
-      period      = 900
+      period      = local.recent
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     # A sweep reports the least that its clock is off by, so that one finding is no accident of a slow reply.
     clock-offset = {
+      severity    = "warning"
       description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sluice corrects its own time, so that limits and leases hold: sweeps allow for two seconds, and what is left of each caller's own offset after the correction widens what a rate bucket may grant. Only AWS can set Lambda's clock. If the offset lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
       namespace   = "Sluice"
       metric      = "ClockOffset"
@@ -91,13 +93,14 @@ locals {
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = var.clock_offset_threshold_ms
-      period      = 900
+      period      = local.recent
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     already-capped = {
+      severity    = "warning"
       description = "For an hour every sweep has met leases whose bucket was full already: callers gave the slots back and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
       namespace   = "Sluice"
       metric      = "AlreadyCapped"
@@ -105,13 +108,14 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = 3600
+      period      = local.lasting
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     restored-slots = {
+      severity    = "warning"
       description = "For an hour the sweep has been restoring slots that nobody gave back: callers crash, time out, or acquire without releasing. See on the dashboard which dimension it is, and have its callers run their work in a slot rather than a bare acquire."
       namespace   = "Sluice"
       metric      = "RestoredSlots"
@@ -119,27 +123,29 @@ locals {
       statistic   = "Sum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = var.restored_slots_threshold
-      period      = 900
+      period      = local.recent
       periods     = 4
       datapoints  = 4
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     unparsable-rows = {
-      description = "The sweep met a row that it cannot read, and left it alone; a slot may be lost behind it. The reconciler's log names the key: find the client that wrote it, then correct or remove the row."
+      severity    = "warning"
+      description = "The sweep met a lease that it cannot read, and left it alone; its slot is lost until the row is gone. The reconciler's log names the key: find the client that wrote it, then correct or remove the row."
       namespace   = "Sluice"
       metric      = "Unparsable"
       dimensions  = local.of_environment
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = 0
-      period      = 900
+      period      = local.recent
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
     unfinished-sweeps = {
+      severity    = "warning"
       description = "For an hour no sweep has scanned the whole table, because of its deadline or throttling. What one sweep leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
       namespace   = "Sluice"
       metric      = "SegmentsUnscanned"
@@ -147,28 +153,91 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = 3600
+      period      = local.lasting
       periods     = 1
       datapoints  = 1
-      missing     = "notBreaching"
+      missing     = "ignore"
     }
 
-    dead-letters = {
-      description = "An event for the reconciler failed or was never delivered, and lies in the queue of dead letters. Read it for the reason, then purge the queue: the runs since have done its work."
-      namespace   = "AWS/SQS"
-      metric      = "ApproximateNumberOfMessagesVisible"
-      dimensions  = local.of_queue
+    unreadable-buckets = {
+      severity    = "critical"
+      description = "The row of a bucket cannot be read: every acquire of it fails, and its leases are not given back. The reconciler's log (reconciler.unreadable_bucket) and `sluice doctor` name the row and the attribute: correct the attribute, as the runbook says, and find the client that wrote it."
+      namespace   = "Sluice"
+      metric      = "UnreadableBuckets"
+      dimensions  = local.of_environment
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = 0
-      period      = 300
+      period      = local.recent
       periods     = 1
       datapoints  = 1
+      missing     = "ignore"
+    }
+
+    refused-leases = {
+      severity    = "warning"
+      description = "DynamoDB rejects the deletion of a lease for good, or the lease's bucket cannot be read, so its slot does not come back by itself. The reconciler's log (reconciler.refused) has the message and the lease."
+      namespace   = "Sluice"
+      metric      = "Refused"
+      dimensions  = local.of_environment
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = local.recent
+      periods     = 1
+      datapoints  = 1
+      missing     = "ignore"
+    }
+
+    # A sweep that leaves some to the next is nothing; every sweep of an hour is.
+    leases-left = {
+      severity    = "warning"
+      description = "For an hour every sweep has left leases that had ended to the next one, because of conflicts or the end of its time: slots come back late. See how many leases end (Expired on the dashboard), who leaves them, and whether DynamoDB throttles."
+      namespace   = "Sluice"
+      metric      = "Left"
+      dimensions  = local.of_environment
+      statistic   = "Minimum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = 1
+      period      = local.lasting
+      periods     = 1
+      datapoints  = 1
+      missing     = "ignore"
+    }
+
+    deadline-hit = {
+      severity    = "warning"
+      description = "For an hour the function's time has ended every sweep. The table is too large for one run, or DynamoDB answers slowly: see Duration and RowsScanned on the dashboard, and look for rows that nobody needs."
+      namespace   = "Sluice"
+      metric      = "DeadlineHit"
+      dimensions  = local.of_environment
+      statistic   = "Minimum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = 1
+      period      = local.lasting
+      periods     = 1
+      datapoints  = 1
+      missing     = "ignore"
+    }
+
+    dead-letters = {
+      severity    = "warning"
+      description = "Events for the reconciler failed or were never delivered in two of the last three of its intervals, and lie in the queue of dead letters. Read one for the reason. The alarm ends by itself once no more arrive; what lies there is only to be read, the runs since have done its work."
+      namespace   = "AWS/SQS"
+      metric      = "NumberOfMessagesSent"
+      dimensions  = local.of_queue
+      statistic   = "Sum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = local.interval
+      periods     = 3
+      datapoints  = 2
       missing     = "notBreaching"
     }
 
     # On demand there is no provisioned throughput to run out of: this is one key at the 1,000 write units a second that it can take.
     hot-key = {
+      severity    = "warning"
       description = "A single key was written faster than one partition of DynamoDB takes (1,000 write units a second), so its callers wait or are refused. Contributor Insights on the table names it: let its callers share lanes in fewer, longer-lived processes, or split the limit into several buckets."
       namespace   = "AWS/DynamoDB"
       metric      = "WriteKeyRangeThroughputThrottleEvents"
@@ -187,8 +256,8 @@ locals {
 resource "aws_cloudwatch_metric_alarm" "this" {
   for_each = local.alarms
 
-  alarm_name          = "sluice-${var.environment}-${each.key}"
-  alarm_description   = each.value.description
+  alarm_name          = "${local.name}-${each.key}"
+  alarm_description   = "${each.value.description} Runbook: ${local.runbook[each.key]}"
   namespace           = each.value.namespace
   metric_name         = each.value.metric
   dimensions          = each.value.dimensions
@@ -201,15 +270,91 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   treat_missing_data  = each.value.missing
 
   actions_enabled = var.actions_enabled
-  alarm_actions   = var.topic_arns
-  ok_actions      = var.topic_arns
+  alarm_actions   = local.topics[each.value.severity]
+  ok_actions      = local.topics[each.value.severity]
+  tags            = var.tags
+}
+
+locals {
+  name   = "${var.name_prefix}sluice-${var.environment}"
+  topics = { critical = var.critical_topic_arns, warning = var.warning_topic_arns }
+
+  runbook = {
+    for name in concat(keys(local.alarms), ["no-sweep", "throttles", "system-errors"]) : name => "${var.runbook_url}#${name}"
+  }
+}
+
+# When the alarms were planned first. The state keeps it: later plans do not move it.
+resource "terraform_data" "installed" {
+  input = coalesce(var.installed_at, plantimestamp())
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
+locals {
+  # Seconds since 1970, which Terraform has no function for. Right until 2099.
+  installed     = { for letter in ["YYYY", "M", "D", "h", "m"] : letter => tonumber(formatdate(letter, terraform_data.installed.input)) }
+  days_of_years = 365 * (local.installed["YYYY"] - 1970) + floor((local.installed["YYYY"] - 1969) / 4)
+  days_before   = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334][local.installed["M"] - 1]
+  leap_day      = local.installed["M"] > 2 && local.installed["YYYY"] % 4 == 0 ? 1 : 0
+  days          = local.days_of_years + local.days_before + local.leap_day + local.installed["D"] - 1
+  installed_at  = local.days * 86400 + local.installed["h"] * 3600 + local.installed["m"] * 60
+
+  # A quarter of an hour for the apply, and the three intervals that the alarm looks at.
+  first_sweep_due = local.installed_at + 900 + 3 * local.interval
+
+  namespace = "Sluice"
+}
+
+# A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm. A
+# new installation has published nothing either: until its first sweep is due, the expression is one.
+resource "aws_cloudwatch_metric_alarm" "no_sweep" {
+  alarm_name          = "${local.name}-no-sweep"
+  alarm_description   = "No sweep has finished in three intervals of the schedule, so slots of crashed callers come back only if a refused caller finds them. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere. Runbook: ${local.runbook["no-sweep"]}"
+  comparison_operator = "LessThanThreshold"
+  threshold           = 1
+  evaluation_periods  = 3
+  datapoints_to_alarm = 3
+  treat_missing_data  = "breaching"
+
+  metric_query {
+    id          = "swept"
+    expression  = "IF(EPOCH(TIME_SERIES(1)) < ${local.first_sweep_due}, 1, sweeps)"
+    label       = "Sweeps that finished"
+    return_data = true
+  }
+
+  metric_query {
+    id = "sweeps"
+
+    metric {
+      namespace   = local.namespace
+      metric_name = "Sweeps"
+      dimensions  = local.of_environment
+      stat        = "Sum"
+      period      = local.interval
+    }
+  }
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = local.topics.critical
+  ok_actions      = local.topics.critical
+  tags            = var.tags
+}
+
+# Its name stays: made anew, the alarm could be deleted by the name of the old one.
+moved {
+  from = aws_cloudwatch_metric_alarm.this["no-sweep"]
+  to   = aws_cloudwatch_metric_alarm.no_sweep
 }
 
 # By itself because it adds two metrics up. DynamoDB publishes either only when it throttles, so both are filled with zeros: else
 # throttled reads would go unseen while no write is.
 resource "aws_cloudwatch_metric_alarm" "throttles" {
-  alarm_name          = "sluice-${var.environment}-throttles"
-  alarm_description   = "DynamoDB has been throttling requests for ten minutes; clients back off and try again, so grants come late. See on the dashboard whether reads or writes, and whether the alarm for a hot key tells why; otherwise look at the account's limits."
+  alarm_name          = "${local.name}-throttles"
+  alarm_description   = "DynamoDB has been throttling requests for ten minutes; clients back off and try again, so grants come late. See on the dashboard whether reads or writes, and whether the alarm for a hot key tells why; otherwise look at the account's limits. Runbook: ${local.runbook["throttles"]}"
   comparison_operator = "GreaterThanThreshold"
   threshold           = 0
   evaluation_periods  = 3
@@ -248,6 +393,61 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
   }
 
   actions_enabled = var.actions_enabled
-  alarm_actions   = var.topic_arns
-  ok_actions      = var.topic_arns
+  alarm_actions   = local.topics.warning
+  ok_actions      = local.topics.warning
+  tags            = var.tags
+}
+
+locals {
+  # What clients and sweeps send. CloudWatch counts DynamoDB's own failures by operation, never by table
+  # alone.
+  operations = {
+    get      = "GetItem"
+    batch    = "BatchGetItem"
+    update   = "UpdateItem"
+    put      = "PutItem"
+    delete   = "DeleteItem"
+    scan     = "Scan"
+    transact = "TransactWriteItems"
+  }
+}
+
+# DynamoDB's own failures (HTTP 500 and 503), of all operations together. A few are ordinary, and clients send
+# again.
+resource "aws_cloudwatch_metric_alarm" "system_errors" {
+  alarm_name          = "${local.name}-system-errors"
+  alarm_description   = "DynamoDB has failed requests by its own fault for five minutes: callers get what SLUICE_ON_UNAVAILABLE says, errors by default. See the health of the Region; nothing here mends it. Runbook: ${local.runbook["system-errors"]}"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = var.system_errors_threshold
+  evaluation_periods  = 5
+  datapoints_to_alarm = 5
+  treat_missing_data  = "notBreaching"
+
+  metric_query {
+    id          = "failures"
+    expression  = "SUM(FILL(METRICS(), 0))"
+    label       = "Requests that DynamoDB failed"
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = local.operations
+
+    content {
+      id = metric_query.key
+
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = "SystemErrors"
+        dimensions  = merge(local.of_table, { Operation = metric_query.value })
+        stat        = "Sum"
+        period      = 60
+      }
+    }
+  }
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = local.topics.critical
+  ok_actions      = local.topics.critical
+  tags            = var.tags
 }

@@ -1,5 +1,9 @@
 locals {
-  every_alarm = concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.throttles])
+  every_alarm = concat(values(aws_cloudwatch_metric_alarm.this), [
+    aws_cloudwatch_metric_alarm.no_sweep,
+    aws_cloudwatch_metric_alarm.throttles,
+    aws_cloudwatch_metric_alarm.system_errors,
+  ])
 }
 
 output "names" {
@@ -15,8 +19,12 @@ output "arns" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
+    environment                 = aws_cloudwatch_metric_alarm.this["drift"].dimensions.Environment
     actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
-    topic_arns                  = aws_cloudwatch_metric_alarm.throttles.alarm_actions
+    critical_topic_arns         = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
+    warning_topic_arns          = aws_cloudwatch_metric_alarm.throttles.alarm_actions
+    sweep_interval_seconds      = one([for query in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(query.metric).period if query.id == "sweeps"])
+    system_errors_threshold     = aws_cloudwatch_metric_alarm.system_errors.threshold
     restored_slots_threshold    = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
     drift_threshold             = aws_cloudwatch_metric_alarm.this["drift"].threshold
     leak_threshold              = aws_cloudwatch_metric_alarm.this["leak"].threshold

@@ -18,14 +18,75 @@ variable "dead_letter_queue_name" {
   type        = string
 }
 
-variable "topic_arns" {
-  description = "SNS topics that are notified of each alarm and of its end."
+variable "critical_topic_arns" {
+  description = "SNS topics of urgent alarms (act now): notified of each alarm and of its end."
   type        = list(string)
   default     = []
 
   validation {
-    condition     = alltrue([for arn in var.topic_arns : can(regex("^arn:[a-z-]+:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", arn))])
+    condition     = alltrue([for arn in var.critical_topic_arns : can(regex("^arn:[a-z-]+:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", arn))])
     error_message = "Each topic must be given by its ARN, arn:aws:sns:REGION:ACCOUNT:NAME."
+  }
+}
+
+variable "warning_topic_arns" {
+  description = "SNS topics of the other alarms (they can wait): notified of each alarm and of its end."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.warning_topic_arns : can(regex("^arn:[a-z-]+:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", arn))])
+    error_message = "Each topic must be given by its ARN, arn:aws:sns:REGION:ACCOUNT:NAME."
+  }
+}
+
+variable "runbook_url" {
+  description = "Page that says what to do; the alarm's name is its anchor."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[^ #]+$", var.runbook_url))
+    error_message = "The runbook must be a URL or a path without a #: each alarm adds its own anchor."
+  }
+}
+
+variable "sweep_interval_seconds" {
+  description = "Longest time between two runs of the schedule. Periods of the alarms follow it."
+  type        = number
+  default     = 300
+
+  validation {
+    condition     = var.sweep_interval_seconds >= 60 && var.sweep_interval_seconds <= 86400 && var.sweep_interval_seconds % 60 == 0
+    error_message = "The interval must be whole minutes, from one minute to a day: CloudWatch has no longer periods."
+  }
+}
+
+variable "installed_at" {
+  description = "When the reconciler was installed (RFC 3339), which `no-sweep` waits for. Null for the time of the first plan, which the state keeps."
+  type        = string
+  default     = null
+}
+
+variable "name_prefix" {
+  description = "What the alarms' names begin with, so that two installations fit into one account."
+  type        = string
+  default     = ""
+}
+
+variable "tags" {
+  description = "Tags of the alarms."
+  type        = map(string)
+  default     = {}
+}
+
+variable "system_errors_threshold" {
+  description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.system_errors_threshold >= 1
+    error_message = "The threshold must be one request or more: with less the alarm would never end."
   }
 }
 

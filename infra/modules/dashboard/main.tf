@@ -1,7 +1,7 @@
 # Rows of equal charts, top to bottom: how Sluice is used, what is in use and how fast it ends, what the sweep gave back, how the
 # sweep ran, what DynamoDB took. Each chart says only what differs from the others; position, size and region follow from where it stands.
 locals {
-  env      = var.environment
+  env      = "${var.name_prefix}${var.environment}"
   function = var.function_name
   table    = var.table_name
   queue    = var.dead_letter_queue_name
@@ -116,7 +116,8 @@ locals {
           ["Sluice", "Expired", "Environment", local.env, { label = "Leases that had ended" }],
           ["Sluice", "Left", "Environment", local.env, { label = "Left for the next sweep", yAxis = "right" }],
           ["Sluice", "Refused", "Environment", local.env, { label = "Refused by DynamoDB", yAxis = "right" }],
-          ["Sluice", "Unparsable", "Environment", local.env, { label = "Not readable", yAxis = "right" }],
+          ["Sluice", "Unparsable", "Environment", local.env, { label = "Leases not readable", yAxis = "right" }],
+          ["Sluice", "UnreadableBuckets", "Environment", local.env, { label = "Buckets not readable", yAxis = "right" }],
         ]
       },
       {
@@ -127,7 +128,7 @@ locals {
           ["Sluice", "DeadlineHit", "Environment", local.env, { label = "Sweeps stopped by their deadline" }],
           ["AWS/Lambda", "Errors", "FunctionName", local.function, { label = "Errors of the function" }],
           ["AWS/Lambda", "Throttles", "FunctionName", local.function, { label = "Runs held back (one at a time)" }],
-          ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", local.queue, { stat = "Maximum", label = "Dead letters" }],
+          ["AWS/SQS", "NumberOfMessagesSent", "QueueName", local.queue, { label = "Dead letters that arrived" }],
         ]
       },
     ],
@@ -163,11 +164,34 @@ locals {
     ],
   ]
 
+  # With `metrics = "alarms"` sweeps publish these, and none by dimension: charts show what is left of them.
+  of_alarms = [
+    "AlreadyCapped", "ClockOffset", "DeadlineHit", "Drift", "ExpiredButAlive", "LeakSuspected", "Left", "Refused", "RestoredSlots",
+    "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
+  ]
+
+  # A metric is [namespace, name, ...], or [{ expression }].
+  published = [
+    for row in local.rows : [
+      for chart in row : merge(chart, {
+        metrics = [
+          for metric in chart.metrics : metric if anytrue([
+            var.metrics == "all",
+            try(metric[0] != "Sluice" && !can(metric[0].expression), false),
+            try(metric[0] == "Sluice" && contains(local.of_alarms, metric[1]), false),
+            try(!strcontains(metric[0].expression, "{Sluice,"), false),
+          ])
+        ]
+      })
+    ]
+  ]
+  shown = [for row in local.published : [for chart in row : chart if length(chart.metrics) > 0]]
+
   top_height   = 4
   chart_height = 6
 
   charts = flatten([
-    for y, row in local.rows : [
+    for y, row in [for row in local.shown : row if length(row) > 0] : [
       for x, chart in row : {
         type   = "metric"
         x      = x * 24 / length(row)
@@ -182,7 +206,7 @@ locals {
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
-  dashboard_name = "sluice-${var.environment}"
+  dashboard_name = "${var.name_prefix}sluice-${var.environment}"
 
   dashboard_body = jsonencode({
     widgets = concat(

@@ -27,3 +27,15 @@ variable "alarm_arns" {
   description = "Alarms to show."
   type        = list(string)
 }
+
+variable "name_prefix" {
+  description = "What the dashboard's name begins with, so that two installations fit into one account."
+  type        = string
+  default     = ""
+}
+
+variable "metrics" {
+  description = "What sweeps publish: all, or alarms. Charts of what is not published are left out."
+  type        = string
+  default     = "all"
+}

@@ -1,7 +1,7 @@
 # The Lambda function that gives back what crashed callers held, and what starts it.
 
 locals {
-  name = "sluice-reconciler-${var.environment}"
+  name = "${var.name_prefix}sluice-reconciler-${var.environment}"
 }
 
 resource "aws_lambda_function" "reconciler" {
@@ -16,17 +16,20 @@ resource "aws_lambda_function" "reconciler" {
   architectures    = [var.architecture]
   memory_size      = 128
   timeout          = 60
+  tags             = var.tags
 
-  # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper.
-  reserved_concurrent_executions = 1
+  # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper. Null
+  # reserves none: an account whose quota is ten may reserve nothing.
+  reserved_concurrent_executions = var.reserved_concurrency
 
   environment {
     variables = {
       SLUICE_TABLE_NAME   = var.table_name
-      SLUICE_ENV          = var.environment
+      SLUICE_ENV          = "${var.name_prefix}${var.environment}" # the dimension of its metrics; the table is named above
       SLUICE_AWS_REGION   = var.region
       SLUICE_LOG_LEVEL    = var.log_level
       SLUICE_SLOWEST_CALL = tostring(var.slowest_call_seconds)
+      SLUICE_METRICS      = var.metrics
     }
   }
 
@@ -43,6 +46,7 @@ resource "aws_lambda_function" "reconciler" {
 resource "aws_cloudwatch_log_group" "reconciler" {
   name              = "/aws/lambda/${local.name}"
   retention_in_days = var.log_retention_days
+  tags              = var.tags
 }
 
 # A run that fails or comes too late is not worth repeating: the next one does its work.

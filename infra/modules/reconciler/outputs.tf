@@ -18,14 +18,27 @@ output "dead_letter_queue_url" {
   value       = aws_sqs_queue.dead_letters.url
 }
 
+output "sweep_interval_seconds" {
+  description = "Longest time between two runs of the schedule."
+  value       = local.interval_seconds
+
+  precondition {
+    condition     = local.interval_seconds <= 86400
+    error_message = "The reconciler must run at least once a day: a lease's row is deleted a week after its end, and CloudWatch has no longer periods."
+  }
+}
+
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
     architecture         = one(aws_lambda_function.reconciler.architectures)
+    environment          = aws_lambda_function.reconciler.environment[0].variables.SLUICE_ENV
     schedule_expression  = aws_cloudwatch_event_rule.schedule.schedule_expression
     log_level            = aws_lambda_function.reconciler.environment[0].variables.SLUICE_LOG_LEVEL
     log_retention_days   = aws_cloudwatch_log_group.reconciler.retention_in_days
     region               = aws_lambda_function.reconciler.environment[0].variables.SLUICE_AWS_REGION
+    metrics              = aws_lambda_function.reconciler.environment[0].variables.SLUICE_METRICS
+    reserved_concurrency = aws_lambda_function.reconciler.reserved_concurrent_executions
     slowest_call_seconds = tonumber(aws_lambda_function.reconciler.environment[0].variables.SLUICE_SLOWEST_CALL)
   }
 }

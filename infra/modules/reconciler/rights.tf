@@ -1,5 +1,7 @@
 # IAM checks a transaction by its parts: the UpdateItem and the DeleteItem in it each need their own right, and there is no action
 # TransactWriteItems to grant. Tests run a sweep with what these lists allow, and nothing else.
+data "aws_partition" "current" {}
+
 locals {
   # On any row: find leases that have ended, read buckets, restore slots, write down what was measured.
   table_actions = [
@@ -17,7 +19,11 @@ locals {
 
 resource "aws_iam_role" "reconciler" {
   name        = local.name
+  path        = var.iam_path
   description = "What the Sluice reconciler runs as."
+  tags        = var.tags
+
+  permissions_boundary = var.permissions_boundary_arn
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -35,7 +41,7 @@ resource "aws_iam_role_policy" "reconciler" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [
+    Statement = concat([
       {
         Sid      = "Table"
         Effect   = "Allow"
@@ -60,12 +66,23 @@ resource "aws_iam_role_policy" "reconciler" {
         Action   = ["sqs:SendMessage"]
         Resource = aws_sqs_queue.dead_letters.arn
       },
-    ]
+      ], [
+      # A key of yours encrypts the table: it is used through DynamoDB, and in no other way.
+      for arn in var.kms_key_arn[*] : {
+        Sid      = "Key"
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+        Resource = arn
+        Condition = {
+          StringEquals = { "kms:ViaService" = "dynamodb.${var.region}.${data.aws_partition.current.dns_suffix}" }
+        }
+      }
+    ])
   })
 }
 
 # Logs, and nothing else. Metrics are lines of the log, so publishing them takes no right of its own.
 resource "aws_iam_role_policy_attachment" "logs" {
   role       = aws_iam_role.reconciler.name
-  policy_arn = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+  policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
 }

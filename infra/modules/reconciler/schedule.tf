@@ -1,7 +1,16 @@
+locals {
+  # Number and unit of a rate(), null for a cron().
+  rate = try(regex("^rate\\(([0-9]+) (minute|hour|day)s?\\)$", var.schedule_expression), null)
+
+  unit_seconds     = { minute = 60, hour = 3600, day = 86400 }
+  interval_seconds = local.rate != null ? tonumber(local.rate[0]) * local.unit_seconds[local.rate[1]] : var.longest_gap_minutes * 60
+}
+
 resource "aws_cloudwatch_event_rule" "schedule" {
   name                = local.name
   description         = "Starts the sweep."
   schedule_expression = var.schedule_expression
+  tags                = var.tags
 }
 
 resource "aws_cloudwatch_event_target" "reconciler" {
@@ -32,6 +41,7 @@ resource "aws_sqs_queue" "dead_letters" {
   name                      = "${local.name}-dead-letters"
   message_retention_seconds = 14 * 24 * 60 * 60
   sqs_managed_sse_enabled   = true
+  tags                      = var.tags
 }
 
 # EventBridge writes to the queue by the queue's own policy; Lambda does by the function's role.

@@ -1,5 +1,5 @@
 variable "environment" {
-  description = "sandbox, pre or prod: the last part of every name here, and SLUICE_ENV of the function."
+  description = "sandbox, pre or prod: the last part of every name here, and with the prefix the dimension of the metrics."
   type        = string
 }
 
@@ -53,6 +53,22 @@ variable "schedule_expression" {
   }
 }
 
+variable "longest_gap_minutes" {
+  description = "Longest time between two runs of a cron() schedule, which the alarms wait for. A rate() says it itself."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.longest_gap_minutes != null || startswith(var.schedule_expression, "rate(")
+    error_message = "With a cron() schedule, longest_gap_minutes must say how long its longest gap is: the alarms wait that long."
+  }
+
+  validation {
+    condition     = var.longest_gap_minutes == null || try(var.longest_gap_minutes >= 1 && var.longest_gap_minutes <= 1440 && floor(var.longest_gap_minutes) == var.longest_gap_minutes, false)
+    error_message = "The longest gap must be whole minutes, from one minute to a day."
+  }
+}
+
 variable "log_level" {
   description = "SLUICE_LOG_LEVEL of the function."
   type        = string
@@ -87,4 +103,56 @@ variable "slowest_call_seconds" {
     condition     = var.slowest_call_seconds >= 1 && var.slowest_call_seconds <= 31536000
     error_message = "The longest call must take from 1 second to a year."
   }
+}
+
+variable "kms_key_arn" {
+  description = "KMS key of the table, or null for the key that DynamoDB owns."
+  type        = string
+  default     = null
+}
+
+variable "metrics" {
+  description = "What sweeps publish, SLUICE_METRICS of the function: all, or alarms, which is what the alarms look at and a small dashboard shows. CloudWatch bills each metric."
+  type        = string
+  default     = "all"
+
+  validation {
+    condition     = contains(["all", "alarms"], var.metrics)
+    error_message = "The metrics must be all or alarms."
+  }
+}
+
+variable "reserved_concurrency" {
+  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none, for an account whose quota is too low."
+  type        = number
+  default     = 1
+}
+
+variable "permissions_boundary_arn" {
+  description = "Permissions boundary of the function's role, where the account wants one."
+  type        = string
+  default     = null
+}
+
+variable "iam_path" {
+  description = "IAM path of roles and policies."
+  type        = string
+  default     = "/"
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.iam_path))
+    error_message = "The path must begin and end with a slash."
+  }
+}
+
+variable "name_prefix" {
+  description = "What every name begins with, so that two installations fit into one account."
+  type        = string
+  default     = ""
+}
+
+variable "tags" {
+  description = "Tags of everything that takes them."
+  type        = map(string)
+  default     = {}
 }

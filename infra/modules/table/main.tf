@@ -1,11 +1,12 @@
 # Bucket rows are not declared here, though Terraform could: a row holds the live level beside the limit, and an apply that wrote
 # it would hand every caller a full bucket. `sluice buckets apply` changes limits and keeps levels.
 resource "aws_dynamodb_table" "buckets" {
-  name         = "ontopix-vendor-buckets-${var.environment}"
+  name         = "${var.name_prefix}ontopix-vendor-buckets-${var.environment}"
   billing_mode = "PAY_PER_REQUEST"
   hash_key     = "vendor_dimension"
 
   deletion_protection_enabled = var.deletion_protection
+  tags                        = var.tags
 
   attribute {
     name = "vendor_dimension"

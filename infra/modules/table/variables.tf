@@ -41,3 +41,15 @@ variable "find_hot_keys" {
   type        = bool
   default     = true
 }
+
+variable "name_prefix" {
+  description = "What every name begins with, so that two installations fit into one account."
+  type        = string
+  default     = ""
+}
+
+variable "tags" {
+  description = "Tags of everything that takes them."
+  type        = map(string)
+  default     = {}
+}

@@ -17,7 +17,7 @@ run "pre_is_made_as_agreed" {
   }
 
   assert {
-    condition = jsonencode(module.table.settings) == jsonencode({
+    condition = jsonencode(output.settings.table) == jsonencode({
       deletion_protection = true
       find_hot_keys       = true
       kms_key_arn         = null
@@ -27,19 +27,22 @@ run "pre_is_made_as_agreed" {
   }
 
   assert {
-    condition = module.reconciler.settings == {
+    condition = output.settings.reconciler == {
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
       log_level            = "INFO"
       log_retention_days   = 30
       region               = "eu-central-1"
+      environment          = "pre"
+      metrics              = "all"
+      reserved_concurrency = 1
       slowest_call_seconds = 900
     }
     error_message = "The reconciler of pre is not as agreed."
   }
 
   assert {
-    condition     = module.alarms.settings.actions_enabled == true && module.alarms.settings.restored_slots_threshold == 20
+    condition     = output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 20
     error_message = "The alarms of pre are not as agreed."
   }
 }

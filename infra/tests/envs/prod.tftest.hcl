@@ -6,7 +6,7 @@ mock_provider "aws" {
 }
 
 variables {
-  alarm_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:the-topic"]
+  critical_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:now"]
 }
 
 run "prod_is_made_as_agreed" {
@@ -21,7 +21,7 @@ run "prod_is_made_as_agreed" {
   }
 
   assert {
-    condition = jsonencode(module.table.settings) == jsonencode({
+    condition = jsonencode(output.settings.table) == jsonencode({
       deletion_protection = true
       find_hot_keys       = true
       kms_key_arn         = null
@@ -31,29 +31,41 @@ run "prod_is_made_as_agreed" {
   }
 
   assert {
-    condition = module.reconciler.settings == {
+    condition = output.settings.reconciler == {
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
       log_level            = "INFO"
       log_retention_days   = 90
       region               = "eu-central-1"
+      environment          = "prod"
+      metrics              = "all"
+      reserved_concurrency = 1
       slowest_call_seconds = 900
     }
     error_message = "The reconciler of prod is not as agreed."
   }
 
   assert {
-    condition     = module.alarms.settings.actions_enabled == true && module.alarms.settings.restored_slots_threshold == 10
+    condition     = output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 10
     error_message = "The alarms of prod are not as agreed."
   }
 }
 
-run "a_plan_warns_while_alarms_in_prod_reach_nobody" {
+run "prod_is_refused_while_its_alarms_reach_nobody" {
   command = plan
 
   variables {
-    alarm_topic_arns = []
+    critical_topic_arns = []
   }
 
-  expect_failures = [check.alarms_in_prod_reach_someone]
+  expect_failures = [var.critical_topic_arns]
+}
+
+run "that_nobody_is_paged_can_be_said" {
+  command = plan
+
+  variables {
+    critical_topic_arns = []
+    nobody_is_paged     = true
+  }
 }

@@ -17,7 +17,7 @@ run "sandbox_is_made_as_agreed" {
   }
 
   assert {
-    condition = jsonencode(module.table.settings) == jsonencode({
+    condition = jsonencode(output.settings.table) == jsonencode({
       deletion_protection = false
       find_hot_keys       = false
       kms_key_arn         = null
@@ -27,19 +27,22 @@ run "sandbox_is_made_as_agreed" {
   }
 
   assert {
-    condition = module.reconciler.settings == {
+    condition = output.settings.reconciler == {
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
       log_level            = "DEBUG"
       log_retention_days   = 7
       region               = "eu-central-1"
+      environment          = "sandbox"
+      metrics              = "all"
+      reserved_concurrency = 1
       slowest_call_seconds = 900
     }
     error_message = "The reconciler of sandbox is not as agreed."
   }
 
   assert {
-    condition     = module.alarms.settings.actions_enabled == false && module.alarms.settings.restored_slots_threshold == 100
+    condition     = output.settings.alarms.actions_enabled == false && output.settings.alarms.restored_slots_threshold == 100
     error_message = "The alarms of sandbox are not as agreed."
   }
 }

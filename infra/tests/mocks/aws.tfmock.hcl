@@ -30,3 +30,10 @@ mock_resource "aws_sqs_queue" {
 mock_resource "aws_cloudwatch_metric_alarm" {
   defaults = { arn = "arn:aws:cloudwatch:eu-central-1:111122223333:alarm:the-alarm" }
 }
+
+mock_data "aws_partition" {
+  defaults = {
+    partition  = "aws"
+    dns_suffix = "amazonaws.com"
+  }
+}

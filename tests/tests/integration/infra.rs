@@ -17,6 +17,9 @@ use crate::world::{World, dimension, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 const RATE: &str = "openai#rpm";
 
+/// Alarms and charts of metrics that sweeps do not publish yet: empty as soon as they do.
+const NOT_YET_PUBLISHED: &[&str] = &["UnreadableBuckets"];
+
 const LEASES: &[&str] = &[LEASE_PREFIX];
 const LEASES_AND_TICKETS: &[&str] = &[LEASE_PREFIX, TICKET_PREFIX];
 
@@ -44,7 +47,7 @@ fn assigned(source: &str, name: &str) -> String {
 #[test]
 fn terraform_and_the_schema_name_the_same_table() {
     let table = read("modules/table/main.tf");
-    assert_eq!(assigned(&table, "name"), format!("\"{}\"", table_name("${var.environment}")));
+    assert_eq!(assigned(&table, "name"), format!("\"${{var.name_prefix}}{}\"", table_name("${var.environment}")));
     assert_eq!(assigned(&table, "hash_key"), format!("\"{KEY}\""));
     assert_eq!(assigned(&table, "attribute_name"), format!("\"{PURGE_AT}\""));
     let variables = read("variables.tf");
@@ -95,8 +98,10 @@ async fn alarms_and_charts_look_at_metrics_that_are_published() {
     let of_charts = dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
     let looked_at: Vec<String> = of_alarms.chain(of_charts).collect();
     assert!(looked_at.len() > 25, "{looked_at:?}");
-    for metric in looked_at {
-        assert!(of_environment.contains(metric.trim_matches('"')), "{metric} is not among {of_environment:?}");
+    for metric in &looked_at {
+        let metric = metric.trim_matches('"');
+        let due = !NOT_YET_PUBLISHED.contains(&metric);
+        assert_eq!(of_environment.contains(metric), due, "{metric}: {of_environment:?}");
     }
     let searched = dashboard.split("MetricName=\\\"").skip(1).map(|search| search.split_once("\\\"").unwrap().0);
     let searched: Vec<&str> = searched.collect();
@@ -111,8 +116,9 @@ async fn alarms_and_charts_look_at_metrics_that_are_published() {
 fn each_alarm_has_a_section_in_the_manual() {
     let (alarms, manual) = (read("modules/alarms/main.tf"), read("../docs/operations.md"));
     let names = alarms.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" = {"));
-    let names: Vec<&str> = names.filter(|name| !name.starts_with(' ')).chain(["throttles"]).collect();
-    assert_eq!(names.len(), 13, "{names:?}");
+    let names = names.filter(|name| !name.starts_with(' '));
+    let names: Vec<&str> = names.chain(["no-sweep", "throttles", "system-errors"]).collect();
+    assert_eq!(names.len(), 18, "{names:?}");
     for name in names {
         assert!(manual.contains(&format!("\n### `{name}`")), "docs/operations.md has no section {name}");
         assert!(manual.contains(&format!("\n| [`{name}`](#{name})")), "docs/operations.md does not list {name}");

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""When alarms go off and end: the alarms of planned/prod.json, played against days as they happen.
+
+The model of CloudWatch is small: every minute an alarm looks at its last periods, counts those that breach, and treats a
+period without a value as `treat_missing_data` says. With all periods empty, `ignore` keeps the state. (AWS looks
+further back than that if values are missing, so that an alarm may end later than here, never sooner.)
+"""
+
+import json
+import operator
+import re
+import unittest
+from pathlib import Path
+
+PROD = json.loads((Path(__file__).resolve().parent / "planned/prod.json").read_text())
+COMPARED = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "LessThanThreshold": operator.lt,
+}
+STATISTIC = {"Sum": sum, "Maximum": max, "Minimum": min}
+INTERVAL = 300
+HOUR = 3600
+
+
+def alarm(name):
+    return next(values for values in PROD.values() if values.get("alarm_name") == f"sluice-prod-{name}")
+
+
+def states(name, values, end, due=None):
+    """Whether the alarm is on, minute by minute. `values`: what is published, as (second, value). The installation is at 0."""
+    this = alarm(name)
+    metric = next((one["metric"][0] for one in this.get("metric_query", []) if "metric" in one), None)
+    period = metric["period"] if metric else this["period"]
+    statistic = STATISTIC[metric["stat"] if metric else this["statistic"]]
+    on, lasted = False, []
+    for now in range(0, end, 60):
+        breaching, empty = 0, 0
+        for index in range(this["evaluation_periods"]):
+            until = now - index * period
+            inside = [value for second, value in values if until - period < second <= until]
+            value = statistic(inside) if inside else None
+            # The expression of no-sweep.
+            if due is not None and until < due:
+                value = 1
+            if value is None:
+                empty += 1
+                breaching += this["treat_missing_data"] == "breaching"
+            else:
+                breaching += COMPARED[this["comparison_operator"]](value, this["threshold"])
+        if not (this["treat_missing_data"] == "ignore" and empty == this["evaluation_periods"]):
+            on = breaching >= this["datapoints_to_alarm"]
+        lasted.append((now, on))
+    return lasted
+
+
+def times(lasted):
+    """When it went off and when it ended, in minutes."""
+    changes, was = [], False
+    for now, on in lasted:
+        if on != was:
+            changes.append(now // 60)
+        was = on
+    return changes
+
+
+def sweeps(first, last, value=1, every=INTERVAL):
+    # Some seconds early or late, as EventBridge is.
+    return [(second + (second // every * 7) % 20, value) for second in range(first, last, every)]
+
+
+class Paging(unittest.TestCase):
+    def grace(self):
+        expression = next(one["expression"] for one in alarm("no-sweep")["metric_query"] if "expression" in one)
+        self.assertTrue(re.fullmatch(r"IF\(EPOCH\(TIME_SERIES\(1\)\) < INSTALLED, 1, sweeps\)", expression), expression)
+        # tests/alarms.tftest.hcl: a quarter of an hour and three intervals.
+        return 900 + 3 * INTERVAL
+
+    def test_a_first_deploy_pages_nobody(self):
+        # An apply may take a quarter of an hour, and the schedule begins with its end.
+        for apply_takes in (60, 300, 890):
+            lasted = states("no-sweep", sweeps(apply_takes + INTERVAL, 6 * HOUR), 6 * HOUR, self.grace())
+            self.assertEqual(times(lasted), [], apply_takes)
+
+    def test_a_reconciler_that_never_begins_pages_within_the_hour(self):
+        (off,) = times(states("no-sweep", [], 3 * HOUR, self.grace()))
+        self.assertLessEqual(off, 60)
+
+    def test_a_reconciler_that_stops_pages_within_four_intervals_and_ends_when_it_is_back(self):
+        values = sweeps(600, 3 * HOUR) + sweeps(5 * HOUR, 8 * HOUR)
+        off, back = times(states("no-sweep", values, 8 * HOUR, self.grace()))
+        self.assertLessEqual(off, 180 + 20)
+        self.assertLessEqual(back, 300 + 5)
+
+    def test_runs_that_fail_page_as_no_sweep(self):
+        (off,) = times(states("no-sweep", sweeps(600, 2 * HOUR) + sweeps(2 * HOUR, 4 * HOUR, 0), 4 * HOUR, self.grace()))
+        self.assertLessEqual(off, 120 + 20)
+
+    def test_one_failed_run_is_no_alarm(self):
+        for name in ("reconciler-errors", "dead-letters"):
+            self.assertEqual(times(states(name, [(HOUR, 1)], 3 * HOUR)), [], name)
+            changes = times(states(name, [(HOUR, 1), (HOUR + INTERVAL, 1)], 3 * HOUR))
+            self.assertEqual(len(changes), 2, f"{name} goes off after the second, and ends by itself")
+            self.assertLessEqual(changes[1], 60 + 25)
+
+    def test_silence_ends_no_alarm(self):
+        for name in ("unreadable-buckets", "leak", "drift", "unparsable-rows", "refused-leases", "leases-left", "deadline-hit"):
+            # Found in every sweep of three hours, and then nothing is published for a day.
+            values = sweeps(600, 3 * HOUR, 2)
+            self.assertEqual(len(times(states(name, values, 27 * HOUR))), 1, f"{name} stays")
+            # A sweep that finds nothing ends it.
+            values += sweeps(27 * HOUR, 30 * HOUR, 0)
+            self.assertEqual(len(times(states(name, values, 31 * HOUR))), 2, f"{name} ends")
+
+    def test_what_one_sweep_leaves_to_the_next_is_no_alarm(self):
+        for name in ("leases-left", "deadline-hit", "unfinished-sweeps"):
+            values = [(second, int(index % 2 == 0)) for index, (second, _) in enumerate(sweeps(600, 6 * HOUR))]
+            # Before a whole hour has passed, an hour holds few sweeps.
+            lasted = [one for one in states(name, values, 6 * HOUR) if one[0] > 2 * HOUR]
+            self.assertEqual(times(lasted), [], name)
+
+
+if __name__ == "__main__":
+    unittest.main()

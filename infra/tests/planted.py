@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Plants faults in copies of infra/, each a plan that Terraform accepts, and shows that wiring.py finds each.
+
+planted.py              all of them
+planted.py WORD..       those whose name has one of the words
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from wiring import Workspace, compared
+
+ALARMS, CALLERS, DASHBOARD, OPERATORS = (
+    f"modules/{one}/main.tf" for one in ("alarms", "caller-policy", "dashboard", "operator-policy")
+)
+RECONCILER, RIGHTS, SCHEDULE = (f"modules/reconciler/{one}.tf" for one in ("main", "rights", "schedule"))
+SLUICE, TABLE = "modules/sluice/main.tf", "modules/table/main.tf"
+
+FULL_ACCESS = """
+resource "aws_iam_role_policy_attachment" "more" {
+  role       = aws_iam_role.reconciler.name
+  policy_arn = "arn:aws:iam::aws:policy/AmazonDynamoDBFullAccess"
+}
+"""
+SECOND_RULE = """
+resource "aws_cloudwatch_event_rule" "second" {
+  name                = "${local.name}-second"
+  schedule_expression = "rate(1 minute)"
+}
+"""
+SECOND_POLICY = """
+resource "aws_iam_role_policy" "more" {
+  name   = "more"
+  role   = aws_iam_role.reconciler.name
+  policy = jsonencode({ Version = "2012-10-17", Statement = [{ Effect = "Allow", Action = ["dynamodb:PutItem"], Resource = var.table_arn }] })
+}
+"""
+PUBLIC_TABLE = """
+resource "aws_dynamodb_resource_policy" "open" {
+  resource_arn = aws_dynamodb_table.buckets.arn
+  policy       = jsonencode({ Version = "2012-10-17", Statement = [{ Effect = "Allow", Principal = "*", Action = ["dynamodb:GetItem"], Resource = "*" }] })
+}
+"""
+
+# Name, file, what is replaced once (nothing: added at the end), by what.
+FAULTS = [
+    # The nine kinds that a review planted.
+    (
+        "the rule is disabled",
+        SCHEDULE,
+        "  schedule_expression = var.schedule_expression\n",
+        '  schedule_expression = var.schedule_expression\n  state               = "DISABLED"\n',
+    ),
+    ("full access is attached to the role", RIGHTS, "", FULL_ACCESS),
+    (
+        "alarms look at another function",
+        SLUICE,
+        "  function_name               = module.reconciler.function_name",
+        '  function_name               = "another"',
+    ),
+    (
+        "alarms look at another queue",
+        SLUICE,
+        "  dead_letter_queue_name      = module.reconciler.dead_letter_queue_name",
+        '  dead_letter_queue_name      = "another"',
+    ),
+    (
+        "the callers' policy is about another table",
+        SLUICE,
+        "  table_arn   = local.table.arn",
+        '  table_arn   = "arn:aws:dynamodb:eu-central-1:111122223333:table/another"',
+    ),
+    (
+        "the reconciler sweeps another table",
+        SLUICE,
+        "  table_name           = local.table.name",
+        '  table_name           = "another"',
+    ),
+    (
+        "the role may reach another table",
+        SLUICE,
+        "  table_arn            = local.table.arn",
+        '  table_arn            = "arn:aws:dynamodb:eu-central-1:111122223333:table/another"',
+    ),
+    (
+        "the schedule starts another function",
+        SCHEDULE,
+        "arn  = aws_lambda_function.reconciler.arn",
+        'arn  = "arn:aws:lambda:eu-central-1:111122223333:function:another"',
+    ),
+    ("anyone may take the role", RIGHTS, 'Principal = { Service = "lambda.amazonaws.com" }', 'Principal = "*"'),
+    # And more.
+    (
+        "the products' policy is about another table",
+        SLUICE,
+        "  table_arn     = local.table.arn",
+        '  table_arn     = "arn:aws:dynamodb:eu-central-1:111122223333:table/another"',
+    ),
+    ("a product may touch leases of every vendor", CALLERS, '"lease#${vendor}#*"', '"lease#*"'),
+    ("a vendor's pattern has no end", CALLERS, '"${vendor}#*"', '"${vendor}*"'),
+    ("a product may put buckets", CALLERS, "keys = concat(local.leases, local.tickets)", "keys = local.own"),
+    ("an operator may change leases", OPERATORS, '["lease#*", "load#*", "ticket#*"]', '["load#*", "ticket#*"]'),
+    (
+        "a reader may write",
+        OPERATORS,
+        '    "dynamodb:DescribeContinuousBackups",\n',
+        '    "dynamodb:DescribeContinuousBackups",\n    "dynamodb:UpdateItem",\n',
+    ),
+    (
+        "an urgent alarm notifies the wrong topic",
+        ALARMS,
+        '      severity    = "critical"',
+        '      severity    = "warning"',
+    ),
+    ("an alarm ends without a word", ALARMS, "  ok_actions      = local.topics.critical", "  ok_actions      = []"),
+    ("alarms look at metrics of another installation", ALARMS, '"${var.name_prefix}${var.environment}" }', '"another" }'),
+    (
+        "dead letters of failed runs are lost",
+        RECONCILER,
+        "destination = aws_sqs_queue.dead_letters.arn",
+        'destination = "arn:aws:sqs:eu-central-1:111122223333:another"',
+    ),
+    (
+        "anybody may write to the queue",
+        SCHEDULE,
+        '      Condition = { ArnEquals = { "aws:SourceArn" = aws_cloudwatch_event_rule.schedule.arn } }\n',
+        "",
+    ),
+    ("a second rule starts nothing", SCHEDULE, "", SECOND_RULE),
+    ("the role has a second policy", RIGHTS, "", SECOND_POLICY),
+    ("the table is open to everyone", TABLE, "", PUBLIC_TABLE),
+    ("rows expire by ttl", TABLE, 'attribute_name = "purge_at"', 'attribute_name = "ttl"'),
+    (
+        "the table cannot be restored",
+        TABLE,
+        "  point_in_time_recovery {\n    enabled = true",
+        "  point_in_time_recovery {\n    enabled = false",
+    ),
+    ("the dashboard shows no alarms", SLUICE, "alarm_arns             = module.alarms.arns", "alarm_arns             = []"),
+]
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    chosen = [fault for fault in FAULTS if not words or any(word in fault[0] for word in words)]
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        # Before the copy is prepared: the provider knows the resources that are named in it.
+        workspace = Workspace(Path(folder), also=(PUBLIC_TABLE,))
+        assert not compared(workspace, ("prod",)), "without a fault, the plan is not as agreed"
+        for name, file, old, new in chosen:
+            path = workspace.infra / file
+            text = path.read_text()
+            assert old in text, f"{name}: {file} has no {old!r}"
+            path.write_text(text.replace(old, new, 1) if old else text + new)
+            found = compared(workspace, ("prod",))
+            path.write_text(text)
+            rules = [line for line in found if line.startswith("rule broken")]
+            by = "a rule and the comparison" if rules and len(found) > len(rules) else "a rule" if rules else "the comparison"
+            print(f"{'found' if found else 'MISSED'}: {name}" + (f", by {by}: {found[0][:140]}" if found else ""), flush=True)
+            missed += [] if found else [name]
+    if missed:
+        sys.exit(f"{len(missed)} of {len(chosen)} faults were missed")
+    print(f"{len(chosen)} planted faults were found")
+
+
+if __name__ == "__main__":
+    main()

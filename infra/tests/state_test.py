@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""`task infra:plan`, `apply` and `destroy` as people type them, with stand-ins for aws, terraform and the
+build of the function.
+
+The stand-ins write down what they were asked, and answer from a small account: buckets, their settings, a table. Needs task.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+STAND_IN = """#!/usr/bin/env python3
+import json, os, pathlib, sys
+
+program, asked = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+folder = pathlib.Path(os.environ["STAND_INS"])
+account = json.loads((folder / "account.json").read_text())
+data = os.environ.get("TF_DATA_DIR", "")
+with open(folder / "log", "a") as log:
+    log.write(json.dumps([program, *asked, data] if program == "terraform" else [program, *asked]) + "\\n")
+
+
+def option(name):
+    return asked[asked.index(name) + 1] if name in asked else None
+
+
+def answer(text="", status=0, error=""):
+    (folder / "account.json").write_text(json.dumps(account))
+    print(text)
+    print(error, file=sys.stderr)
+    sys.exit(status)
+
+
+if program == "rustc":
+    answer(str(folder) if "--print" in asked else "host: x86_64-unknown-linux-gnu")
+if program in ("cargo", "zig"):
+    answer("1.0.0")
+if program == "terraform":
+    if "output" in asked:
+        answer(account["table"], 0 if account["table"] else 1)
+    if "state" in asked:
+        answer(account["left"])
+    answer()
+
+verb = " ".join(asked[:2])
+bucket, buckets = option("--bucket"), account["buckets"]
+if verb == "sts get-caller-identity":
+    if not account["login"]:
+        answer(status=255, error="Unable to locate credentials")
+    answer("111122223333\\tarn:aws:iam::111122223333:user/someone")
+if verb == "dynamodb describe-table":
+    if account["protected"] is None:
+        answer(status=254, error=account["table_error"])
+    answer("True" if account["protected"] else "False")
+if verb == "s3api head-bucket":
+    if bucket not in buckets:
+        answer(status=254, error="An error occurred (404) when calling the HeadBucket operation: Not Found")
+    if buckets[bucket]["owner"] != option("--expected-bucket-owner"):
+        answer(status=254, error="An error occurred (403) when calling the HeadBucket operation: Forbidden")
+    answer()
+if verb == "s3api create-bucket":
+    buckets[bucket] = {"owner": "111122223333", "where": option("--create-bucket-configuration")}
+    answer("{}")
+if verb == "s3api get-bucket-versioning":
+    answer("Enabled" if "put-bucket-versioning" in buckets[bucket] else "None")
+if verb.startswith("s3api put-"):
+    if account["cut_off_at"] == asked[1]:
+        account["cut_off_at"] = None
+        answer(status=255, error="connection was closed")
+    buckets[bucket][asked[1]] = asked[asked.index("--region") + 2 :]
+    answer()
+answer(status=1, error=f"the stand-in does not know {asked}")
+"""
+
+BUCKET = "sluice-terraform-state-111122223333-eu-central-1"
+TABLE = "ontopix-vendor-buckets-prod"
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        programs = self.folder / "bin"
+        programs.mkdir()
+        (self.folder / "lib/rustlib/aarch64-unknown-linux-gnu/lib").mkdir(parents=True)
+        for name in ("aws", "terraform", "cargo", "zig", "rustc"):
+            (programs / name).write_text(STAND_IN)
+            (programs / name).chmod(0o755)
+        self.account(login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error="")
+
+    def account(self, **changes):
+        file = self.folder / "account.json"
+        now = json.loads(file.read_text()) if file.exists() else {}
+        file.write_text(json.dumps(now | changes))
+
+    def buckets(self):
+        return json.loads((self.folder / "account.json").read_text())["buckets"]
+
+    def task(self, *words, says=None, answers="", fails=False, **shell):
+        """Runs a task; what terraform was asked, without init."""
+        (self.folder / "log").write_text("")
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))
+        }
+        environment |= {
+            "STAND_INS": str(self.folder),
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "TASK_TEMP_DIR": str(self.folder),
+        }
+        environment |= shell
+        done = subprocess.run(
+            ["task", *words], cwd=ROOT, env=environment, input=answers, capture_output=True, text=True, check=False
+        )
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode != 0, fails, said)
+        self.assertIn(says or "", said)
+        self.log = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        return [call[1:] for call in self.log if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")]
+
+    def inits(self):
+        return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
+
+    def test_apply_works_with_nothing_but_credentials(self):
+        (applied,) = self.task(
+            "infra:apply", "ENV=pre", answers="yes\n", says=f"Create {BUCKET} (versioned, encrypted, private)?"
+        )
+        self.assertEqual(applied[:3], ["-chdir=infra", "apply", "-var-file=envs/pre.tfvars"])
+        self.assertIn("-var=region=eu-central-1", applied)
+        made = self.buckets()[BUCKET]
+        self.assertEqual(made["where"], "LocationConstraint=eu-central-1")
+        self.assertIn("Status=Enabled", made["put-bucket-versioning"])
+        self.assertIn("AES256", made["put-bucket-encryption"][1])
+        self.assertEqual(made["put-public-access-block"][1].count("=true"), 4)
+        policy = json.loads(made["put-bucket-policy"][1])
+        self.assertEqual(policy["Statement"][0]["Effect"], "Deny")
+        (init,) = self.inits()
+        for setting in (
+            f"bucket={BUCKET}",
+            "key=sluice/eu-central-1/pre/terraform.tfstate",
+            "region=eu-central-1",
+            "encrypt=true",
+            "use_lockfile=true",
+        ):
+            self.assertIn(f"-backend-config={setting}", init)
+        # The second time nobody asks, and nothing is changed.
+        self.task("infra:apply", "ENV=pre")
+        self.assertFalse([call for call in self.log if call[0] == "aws" and call[2].startswith(("create", "put"))])
+
+    def test_without_an_answer_nothing_is_created(self):
+        for answers in ("", "no\n", "y\n"):
+            self.assertEqual(self.task("infra:apply", "ENV=pre", answers=answers, fails=True, says="nothing was created"), [])
+            self.assertEqual(self.buckets(), {})
+
+    def test_a_first_time_that_was_cut_off_is_finished(self):
+        for cut_off_at in ("put-public-access-block", "put-bucket-encryption", "put-bucket-policy", "put-bucket-versioning"):
+            self.account(buckets={}, cut_off_at=cut_off_at)
+            self.task("infra:apply", "ENV=pre", "CREATE_STATE_BUCKET=yes", answers="yes\n", fails=True)
+            self.assertEqual(len(self.task("infra:apply", "ENV=pre")), 1)
+            self.assertEqual(sum(setting.startswith("put-") for setting in self.buckets()[BUCKET]), 4, cut_off_at)
+
+    def test_a_bucket_that_is_given_is_used_and_never_made_or_changed(self):
+        self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine", fails=True, says="there is no bucket mine")
+        self.account(buckets={"mine": {"owner": "111122223333"}})
+        self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine")
+        self.assertIn("-backend-config=bucket=mine", self.inits()[0])
+        self.assertEqual(self.buckets(), {"mine": {"owner": "111122223333"}})
+
+    def test_a_bucket_of_another_account_is_refused(self):
+        self.account(buckets={BUCKET: {"owner": "444455556666"}})
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says="is not account 111122223333's"), [])
+
+    def test_without_credentials_the_message_says_so(self):
+        self.account(login=False)
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says="AWS does not know who you are"), [])
+
+    def test_each_environment_and_region_has_its_own_key_and_folder(self):
+        settled = {"owner": "111122223333", "put-bucket-versioning": []}
+        self.account(buckets={BUCKET: settled, BUCKET.replace("eu-central-1", "us-east-1"): settled})
+        keys, folders = set(), set()
+        for words in (["ENV=sandbox"], ["ENV=pre"], ["ENV=prod"], ["ENV=prod", "REGION=us-east-1"]):
+            (applied,) = self.task("infra:apply", *words)
+            (init,) = self.inits()
+            keys.add(next(one for one in init if one.startswith("-backend-config=key=")))
+            self.assertEqual(init[-1], applied[-1], "init and apply use one folder")
+            self.assertTrue(applied[-1].startswith(str(ROOT / "infra/.terraform/")))
+            folders.add(applied[-1])
+        self.assertEqual((len(keys), len(folders)), (4, 4))
+        self.assertIn("-var=region=us-east-1", applied)
+
+    def test_a_folder_that_the_shell_names_is_refused(self):
+        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
+        said = "TF_DATA_DIR is /elsewhere"
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says=said, TF_DATA_DIR="/elsewhere"), [])
+
+    def test_the_first_region_of_aws_takes_no_location(self):
+        self.task("infra:apply", "ENV=pre", "REGION=us-east-1", answers="yes\n")
+        self.assertIsNone(self.buckets()[BUCKET.replace("eu-central-1", "us-east-1")]["where"])
+
+    def test_prod_is_destroyed_by_its_name_alone_and_never_halfway(self):
+        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
+        self.assertEqual(self.task("infra:destroy", "ENV=prod", "--yes", fails=True, says="nothing was destroyed"), [])
+        self.assertEqual(self.log, [call for call in self.log if call[0] != "aws"], "nothing is asked without CONFIRM")
+        wrong = "CONFIRM=ontopix-vendor-buckets-pre"
+        self.assertEqual(self.task("infra:destroy", "ENV=prod", wrong, "--yes", fails=True, says=f"CONFIRM={TABLE}"), [])
+        right = f"CONFIRM={TABLE}"
+        self.assertEqual(self.task("infra:destroy", "ENV=prod", right, "--yes", fails=True, says="the table is protected"), [])
+        self.account(protected=False)
+        (destroyed,) = self.task("infra:destroy", "ENV=prod", right, "--yes")
+        self.assertEqual(destroyed[1:3], ["destroy", "-var-file=envs/prod.tfvars"])
+
+    def test_what_cannot_be_told_is_not_destroyed(self):
+        self.account(
+            buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=None, table_error="AccessDenied"
+        )
+        words = ("infra:destroy", "ENV=prod", f"CONFIRM={TABLE}", "--yes")
+        self.assertEqual(self.task(*words, fails=True, says="cannot tell whether the table is protected"), [])
+        # The rest of a destroy that was cut off after the table.
+        self.account(table_error="An error occurred (ResourceNotFoundException)")
+        self.assertEqual(len(self.task(*words)), 1)
+        self.account(table="", left="module.sluice.module.table[0].aws_dynamodb_table.buckets")
+        self.assertEqual(self.task(*words, fails=True, says="does not name the table"), [])
+        self.account(left="")
+        self.assertEqual(len(self.task(*words)), 1)
+
+    def test_a_sandbox_is_destroyed_without_its_name(self):
+        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=False)
+        self.assertEqual(len(self.task("infra:destroy", "ENV=sandbox", "--yes")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
