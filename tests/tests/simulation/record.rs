@@ -145,6 +145,7 @@ impl Record {
             asked_at_micros: micros(asked_at),
             at_micros: micros(now),
             booked: true,
+            share: None,
         }));
     }
 
