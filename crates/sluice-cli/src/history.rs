@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_history::{BucketFigures, Verdict, check_files};
+use sluice_history::{BucketFigures, Checker, Guarantee, ShareFigures, Verdict, check_files_with};
 use sluice_sdk::core::Amount;
 
 use crate::duration::duration;
@@ -20,6 +20,10 @@ pub(crate) struct Options {
     /// How far the clocks behind the files may be off, as in 5ms; for files of several machines
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     clock_error: Duration,
+    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms: so much of a share's
+    /// refill may be lost before a guarantee counts as missed
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
+    request_time: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -29,8 +33,10 @@ pub(crate) struct Options {
 const MOST_NAMED: usize = 20;
 
 pub(crate) fn run(options: &Options) -> Ended {
-    let error_micros = i64::try_from(options.clock_error.as_micros()).unwrap_or(i64::MAX);
-    let verdict = check_files(&options.files, error_micros)?;
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let checker =
+        Checker::new().with_error(micros(options.clock_error)).with_request_time(micros(options.request_time));
+    let verdict = check_files_with(checker, &options.files)?;
     if options.json {
         output::json(&verdict)?;
     } else {
@@ -48,6 +54,19 @@ pub(crate) fn print(verdict: &Verdict) {
     if !verdict.buckets.is_empty() {
         let columns = [("BUCKET", Left), ("GRANTS", Right), ("MOST", Right), ("ALLOWED", Right), ("IN", Right)];
         output::table(columns, verdict.buckets.iter().map(row).collect());
+        println!();
+    }
+    let shares: Vec<_> = verdict.buckets.iter().flat_map(of_shares).collect();
+    if !shares.is_empty() {
+        let columns = [
+            ("BUCKET", Left),
+            ("SHARE", Left),
+            ("GRANTS", Right),
+            ("BORROWED", Right),
+            ("WORST", Right),
+            ("IN", Right),
+        ];
+        output::table(columns, shares);
         println!();
     }
     let Verdict { events, grants, violations, .. } = verdict;
@@ -103,6 +122,26 @@ fn row(bucket: &BucketFigures) -> [String; 5] {
     let amount = |amount: Option<i128>| amount.map_or_else(|| "-".into(), decimal);
     let (most, allowed) = (window.map(|window| window.granted), window.map(|window| window.allowed));
     [bucket.dimension.clone(), bucket.grants.to_string(), amount(most), amount(allowed), within]
+}
+
+/// A row for each share of a bucket: the least part of its guarantee that it got while its callers waited.
+fn of_shares(bucket: &BucketFigures) -> Vec<[String; 6]> {
+    let row = |of: &ShareFigures| {
+        let worst = of.worst.as_ref().map_or_else(|| ["-".into(), "-".into()], |worst| [ratio(worst), length(worst)]);
+        let [part, within] = worst;
+        let (grants, borrowed) = (of.grants.to_string(), decimal(of.borrowed));
+        [bucket.dimension.clone(), of.share.clone(), grants, borrowed, part, within]
+    };
+    bucket.shares.iter().map(row).collect()
+}
+
+fn ratio(worst: &Guarantee) -> String {
+    let tenths = worst.granted.saturating_mul(1_000).checked_div(worst.guaranteed).unwrap_or(0);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+fn length(worst: &Guarantee) -> String {
+    format!("{} s", decimal(i128::from(worst.to_micros) - i128::from(worst.from_micros)))
 }
 
 /// Millionths as a decimal number, with at most three decimals.

@@ -16,6 +16,13 @@ capacity = 5
 refill_rate = 40
 
 [[bucket]]
+dimension = "anthropic#rpm"
+type = "requests"
+capacity = 10
+refill_rate = 40
+shares = { search = 0.5 }
+
+[[bucket]]
 dimension = "elevenlabs#concurrent"
 type = "concurrent"
 capacity = 3
@@ -230,4 +237,56 @@ fn what_cannot_be_stressed_or_read_is_told() {
     }
     let nowhere = sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
     assert!(text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"), "{}", text(&nowhere.stderr));
+}
+
+/// Each share waits from call to call: search has five a second, and what it gets is one call in `pace_ms`.
+fn of_shares(name: &str, pace_ms: i64) -> PathBuf {
+    let mut lines = vec![serde_json::json!({ "event": "history", "version": 1 })];
+    lines.push(serde_json::json!({
+        "event": "limit", "dimension": "openai#rpm", "kind": "requests", "capacity_micros": 10_000_000,
+        "refill_pico_per_sec": 10_000_000_000_000_i64, "from_micros": 0,
+        "shares": [{ "name": "search", "capacity_micros": 5_000_000, "refill_pico_per_sec": 5_000_000_000_000_i64 }],
+    }));
+    for n in 1..=100 {
+        let (asked, start) = ((n - 1) * pace_ms * 1_000, n * pace_ms * 1_000);
+        lines.push(serde_json::json!({
+            "event": "granted", "id": format!("search-{n}"), "process": "p", "dimension": "openai#rpm",
+            "cost_micros": 1_000_000, "asked_at_micros": asked, "granted_at_micros": start, "start_at_micros": start,
+            "booked": true, "share": "search", "paid_from": if n % 10 == 0 { "common" } else { "search" },
+        }));
+    }
+    doctored(&path(name), name, &lines)
+}
+
+#[test]
+fn a_share_that_gets_less_than_it_is_promised_is_found_and_one_that_gets_it_is_shown() {
+    let told = judged(&[&of_shares("shares-good.ndjson", 200)]);
+    let table = text(&told.stdout);
+    assert!(told.status.success(), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let search = table.lines().find(|line| line.contains("search")).unwrap();
+    let cells: Vec<_> = search.split_whitespace().collect();
+    assert_eq!(cells, ["openai#rpm", "search", "100", "10", "95.0", "%", "4", "s"], "{table}");
+    let told = failure(&of_shares("shares-bad.ndjson", 400));
+    assert!(told.contains("FAIL openai#rpm: search got 99 in 0.000000 to 40.000000 (40 s)"), "{told}");
+    assert!(told.contains("200 are guaranteed"), "{told}");
+    let mut command = sluice(&["history", "--request-time", "30s"]);
+    let output = command.arg(of_shares("shares-late.ndjson", 400)).output().unwrap();
+    assert!(output.status.success(), "thirty seconds are more than is missing: {}", text(&output.stdout));
+}
+
+#[test]
+fn a_bucket_with_shares_under_stress_is_judged_as_a_whole_and_line_by_line() {
+    let (sandbox, history) = (Sandbox::start("stress-shares"), path("stress-shares.ndjson"));
+    sandbox.stress(&["anthropic#rpm"], &history);
+    let lines = lines(&history);
+    let limit = lines.iter().find(|line| line["event"] == "limit").unwrap();
+    assert_eq!((&limit["capacity_micros"], &limit["shares"][0]["name"]), (&10_000_000.into(), &"search".into()));
+    let granted = |line: &&Value| line["event"] == "granted";
+    assert!(lines.iter().filter(granted).all(|line| line["paid_from"].is_string()));
+    assert!(judged(&[&history]).status.success());
+    let mut more = lines.iter().rfind(granted).unwrap().clone();
+    (more["id"], more["cost_micros"], more["paid_from"]) = ("too-many".into(), 6_000_000.into(), "search".into());
+    let told = failure(&doctored(&history, "stress-shares-doctored.ndjson", &[lines, vec![more]].concat()));
+    assert!(told.contains("granted from the line of search in"), "{told}");
 }

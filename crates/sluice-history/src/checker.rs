@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::event::{Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Refused, Released, Returned, Settled};
+use crate::event::{
+    Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Paused, Refused, Released, Returned, Settled,
+};
 use crate::fault::{FaultKind, HistoryFault};
-use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Return, Starts};
+use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Return, Starts, Waited};
 use crate::timeline::Timeline;
 use crate::verdict::{BucketFigures, Verdict, Violation};
-use crate::{busiest, live, order};
+use crate::{busiest, guarantee, lines, live, order};
 
 /// Decides whether the promises were kept, from the events that it is fed.
 ///
@@ -38,7 +40,15 @@ impl Checker {
     /// Assumes a clock error of at least `micros`, whatever the headers say: for files of several machines.
     #[must_use]
     pub fn with_error(mut self, micros: i64) -> Self {
-        self.errors = Errors { clock: micros.max(0), stamp: micros.max(0) };
+        self.errors = Errors { clock: micros.max(0), stamp: micros.max(0), ..self.errors };
+        self
+    }
+
+    /// Assumes that a caller's request may take so long, whatever the headers say: see
+    /// [`Header::request_micros`](crate::Header).
+    #[must_use]
+    pub fn with_request_time(mut self, micros: i64) -> Self {
+        self.errors.request = micros.max(0);
         self
     }
 
@@ -54,6 +64,7 @@ impl Checker {
             Event::Settled(settled) => self.settled(settled),
             Event::Returned(returned) => self.returned(&returned),
             Event::Refused(refused) => self.refused(&refused),
+            Event::Paused(paused) => self.paused(&paused),
         }
     }
 
@@ -94,6 +105,7 @@ impl Checker {
                 granted: used.map(|grant| i128::from(grant.used)).sum(),
                 busiest: None,
                 peak: None,
+                shares: Vec::new(),
             };
             if kind.is_concurrent() {
                 let (peak, exceeded) = live::check(&log.grants, &timeline, self.errors);
@@ -105,7 +117,14 @@ impl Checker {
                 figures.busiest = busiest;
                 let violation = |window| Violation::RateExceeded { dimension: name.clone(), window };
                 verdict.violations.extend(exceeded.into_iter().map(violation));
-                verdict.violations.extend(order::check(&name, log, self.errors));
+                if log.has_shares() {
+                    verdict.violations.extend(lines::check(&name, log, self.errors));
+                    let (shares, missed) = guarantee::check(&name, log, self.errors);
+                    figures.shares = shares;
+                    verdict.violations.extend(missed);
+                } else {
+                    verdict.violations.extend(order::check(&name, log, self.errors));
+                }
             }
             verdict.buckets.push(figures);
         }
@@ -119,6 +138,7 @@ impl Checker {
         }
         self.errors.clock = self.errors.clock.max(header.clock_error_micros);
         self.errors.stamp = self.errors.stamp.max(header.stamp_error_micros);
+        self.errors.request = self.errors.request.max(header.request_micros);
     }
 
     fn limit(&mut self, limit: &Limit) {
@@ -143,6 +163,10 @@ impl Checker {
             from: limit.from_micros,
             by: by.max(limit.from_micros),
         });
+        match lines::split(limit) {
+            Ok(split) => self.buckets[at].splits.push(split),
+            Err((field, value)) => self.amount(name, field, value),
+        }
     }
 
     fn granted(&mut self, granted: Granted) {
@@ -191,6 +215,8 @@ impl Checker {
             unused: false,
             died: false,
             booked: granted.booked,
+            share: granted.share.map(Arc::from),
+            paid_from: granted.paid_from.map(Arc::from),
             several: before.is_some(),
             before,
         });
@@ -259,7 +285,17 @@ impl Checker {
         for dimension in &refused.dimensions {
             let bucket = self.bucket(dimension);
             self.buckets[bucket].left.push(Left { process, at, starts });
+            let share = refused.share.as_deref().map(Arc::from);
+            let (from, to) = (refused.asked_at_micros, refused.at_micros);
+            self.buckets[bucket].waited.push(Waited { share, from, to });
         }
+    }
+
+    fn paused(&mut self, paused: &Paused) {
+        let Paused { dimension, from_micros: from, to_micros: to } = paused;
+        self.in_order(dimension, ("from_micros", *from), ("to_micros", *to));
+        let bucket = self.bucket(dimension);
+        self.buckets[bucket].pauses.push((*from, *to));
     }
 
     fn bucket(&mut self, dimension: &str) -> usize {

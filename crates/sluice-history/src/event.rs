@@ -23,6 +23,8 @@ pub enum Event {
     Returned(Returned),
     /// A caller asked and was granted nothing.
     Refused(Refused),
+    /// A time in which no guarantee holds.
+    Paused(Paused),
 }
 
 /// The assumptions of a whole file.
@@ -36,6 +38,10 @@ pub struct Header {
     /// The error of all other times: zero if one clock wrote them all, as on one machine or in a simulation.
     #[serde(default)]
     pub stamp_error_micros: i64,
+    /// The longest time from the moment at which a caller asks until its tokens are taken or booked. While a share's
+    /// first caller is on its way, what flows into a full line of the share is lost.
+    #[serde(default)]
+    pub request_micros: i64,
 }
 
 impl Header {
@@ -43,7 +49,7 @@ impl Header {
     /// one clock.
     #[must_use]
     pub const fn new(clock_error_micros: i64) -> Self {
-        Self { version: FORMAT_VERSION, clock_error_micros, stamp_error_micros: 0 }
+        Self { version: FORMAT_VERSION, clock_error_micros, stamp_error_micros: 0, request_micros: 0 }
     }
 }
 
@@ -86,6 +92,28 @@ pub struct Limit {
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_micros: Option<i64>,
+    /// The shares of the bucket from then on. Callers that name none of them have the rest of the limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<Share>,
+}
+
+/// What one share of a rate bucket is guaranteed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Share {
+    /// The name of the share.
+    pub name: String,
+    /// Its part of the capacity, in millionths of a token.
+    pub capacity_micros: i64,
+    /// Its part of the refill rate, in 10^-12 tokens a second.
+    pub refill_pico_per_sec: i64,
+}
+
+impl Share {
+    /// The share of this name.
+    #[must_use]
+    pub fn new(name: impl Into<String>, capacity_micros: i64, refill_pico_per_sec: i64) -> Self {
+        Self { name: name.into(), capacity_micros, refill_pico_per_sec }
+    }
 }
 
 impl Limit {
@@ -98,13 +126,28 @@ impl Limit {
         refill_pico_per_sec: i64,
         from_micros: i64,
     ) -> Self {
-        Self { dimension: dimension.into(), kind, capacity_micros, refill_pico_per_sec, from_micros, by_micros: None }
+        Self {
+            dimension: dimension.into(),
+            kind,
+            capacity_micros,
+            refill_pico_per_sec,
+            from_micros,
+            by_micros: None,
+            shares: Vec::new(),
+        }
     }
 
     /// The same limit, with a change that was confirmed at `by_micros`.
     #[must_use]
     pub const fn by(mut self, by_micros: i64) -> Self {
         self.by_micros = Some(by_micros);
+        self
+    }
+
+    /// The same limit, split into shares.
+    #[must_use]
+    pub fn with_shares(mut self, shares: Vec<Share>) -> Self {
+        self.shares = shares;
         self
     }
 }
@@ -139,6 +182,13 @@ pub struct Granted {
     /// Whether the caller was willing to wait, so that it may have booked a start (`slot`, not `acquire`).
     #[serde(default)]
     pub booked: bool,
+    /// The share that the caller named. A share that the bucket does not have counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
+    /// The line of the bucket that the tokens were taken from, if the recorder knows it: the name of a share, or
+    /// `common` for what no share has. It differs from `share` if the tokens were borrowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_from: Option<String>,
 }
 
 impl Granted {
@@ -162,6 +212,8 @@ impl Granted {
             judged_from_micros: None,
             ends_at_micros: None,
             booked: false,
+            share: None,
+            paid_from: None,
         }
     }
 }
@@ -239,6 +291,21 @@ pub struct Refused {
     /// Whether the caller was willing to wait.
     #[serde(default)]
     pub booked: bool,
+    /// The share that the caller named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
+}
+
+/// A time in which no share of a bucket is promised its guarantee: a cool-down, a penalty, an outage, or a debt of a call
+/// that used more than it took.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Paused {
+    /// The bucket.
+    pub dimension: String,
+    /// The beginning.
+    pub from_micros: i64,
+    /// The end.
+    pub to_micros: i64,
 }
 
 impl Event {
@@ -254,6 +321,7 @@ impl Event {
             Self::Settled(settled) => Some(settled.at_micros),
             Self::Returned(returned) => Some(returned.from_micros),
             Self::Refused(refused) => Some(refused.at_micros),
+            Self::Paused(paused) => Some(paused.from_micros),
         }
     }
 }

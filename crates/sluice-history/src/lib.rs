@@ -22,6 +22,8 @@ mod checker;
 mod edges;
 mod event;
 mod fault;
+mod guarantee;
+mod lines;
 mod live;
 mod log;
 mod merge;
@@ -33,10 +35,12 @@ mod verdict;
 mod write;
 
 pub use checker::Checker;
-pub use event::{Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Refused, Released, Returned, Settled};
+pub use event::{
+    Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share,
+};
 pub use fault::{FaultKind, HistoryFault};
 pub use merge::merge;
 pub use rate::{RateError, pico_per_sec};
-pub use read::{ReadError, check, check_files};
-pub use verdict::{BucketFigures, Verdict, Violation, Window};
+pub use read::{ReadError, check, check_files, check_files_with};
+pub use verdict::{BucketFigures, Guarantee, ShareFigures, Verdict, Violation, Window};
 pub use write::Writer;

@@ -1,5 +1,6 @@
 //! What the checker keeps of a bucket's events.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::Kind;
@@ -14,6 +15,8 @@ pub(crate) struct Errors {
     pub(crate) clock: i64,
     /// The error of all other times.
     pub(crate) stamp: i64,
+    /// How long a request of a caller may take: see `Header::request_micros`.
+    pub(crate) request: i64,
 }
 
 impl Errors {
@@ -30,6 +33,12 @@ pub(crate) struct BucketLog {
     pub(crate) grants: Vec<Entry>,
     pub(crate) left: Vec<Left>,
     pub(crate) returns: Vec<Return>,
+    /// How the limits are split, one for each of `limits`; empty if the bucket never has a share.
+    pub(crate) splits: Vec<SplitEntry>,
+    /// Callers that waited and were granted nothing.
+    pub(crate) waited: Vec<Waited>,
+    /// When no guarantee holds.
+    pub(crate) pauses: Vec<(i64, i64)>,
     /// The line of the first grant.
     pub(crate) first_line: u64,
     pub(crate) first_file: Option<Arc<str>>,
@@ -43,6 +52,30 @@ pub(crate) struct LimitEntry {
     pub(crate) rate: i64,
     pub(crate) from: i64,
     pub(crate) by: i64,
+}
+
+/// The shares of a limit, in force from its change on.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitEntry {
+    pub(crate) from: i64,
+    pub(crate) by: i64,
+    /// What each line has, by name; the common line is one of them.
+    pub(crate) lines: BTreeMap<Arc<str>, LineLimit>,
+}
+
+/// What one line of a bucket has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineLimit {
+    pub(crate) capacity: i64,
+    pub(crate) rate: i64,
+}
+
+/// A caller that was willing to wait, and got nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Waited {
+    pub(crate) share: Option<Arc<str>>,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
 }
 
 /// The place of a grant's part: bucket and number.
@@ -66,6 +99,9 @@ pub(crate) struct Entry {
     pub(crate) unused: bool,
     pub(crate) died: bool,
     pub(crate) booked: bool,
+    /// The share that the caller named, and the line that its tokens are of.
+    pub(crate) share: Option<Arc<str>>,
+    pub(crate) paid_from: Option<Arc<str>>,
     /// Whether the id has parts in other buckets.
     pub(crate) several: bool,
     /// The previously recorded part of the same id.

@@ -56,7 +56,14 @@ pub fn check(history: impl BufRead) -> Result<Verdict, ReadError> {
 /// # Errors
 /// As [`check`].
 pub fn check_files(files: &[impl AsRef<Path>], error_micros: i64) -> Result<Verdict, ReadError> {
-    let mut checker = Checker::new().with_error(error_micros);
+    check_files_with(Checker::new().with_error(error_micros), files)
+}
+
+/// As [`check_files`], with the assumptions of `checker`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_files_with(mut checker: Checker, files: &[impl AsRef<Path>]) -> Result<Verdict, ReadError> {
     for path in files {
         let name = path.as_ref().display().to_string();
         let file = File::open(path).map_err(|source| ReadError::Io { file: name.clone(), source })?;

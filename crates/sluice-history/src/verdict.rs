@@ -48,6 +48,46 @@ pub struct BucketFigures {
     /// Concurrency buckets: the instant at which most was held, and what was allowed then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<Window>,
+    /// Buckets with shares: what each share was promised and got, and `common` for callers of no share.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<ShareFigures>,
+}
+
+/// What one share of a bucket got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShareFigures {
+    /// The name of the share.
+    pub share: String,
+    /// Number of grants to callers of the share.
+    pub grants: u64,
+    /// What they cost, in millionths.
+    #[serde(rename = "granted_micros")]
+    pub granted: i128,
+    /// The part of it that was taken from other lines, as far as the history tells.
+    #[serde(rename = "borrowed_micros")]
+    pub borrowed: i128,
+    /// Of the windows in which a caller of the share always waited, and in which at least twenty of its largest calls
+    /// were guaranteed: the one in which least of the guarantee was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Guarantee>,
+}
+
+/// What a share was guaranteed in a window, and what it got. Amounts are in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Guarantee {
+    /// The first moment, in microseconds since the epoch.
+    pub from_micros: i64,
+    /// The last moment.
+    pub to_micros: i64,
+    /// What was granted to callers of the share, from whatever line.
+    #[serde(rename = "granted_micros")]
+    pub granted: i128,
+    /// What flowed into the share's line.
+    #[serde(rename = "guaranteed_micros")]
+    pub guaranteed: i128,
+    /// How much less is no violation: the call that waits, and the errors of times.
+    #[serde(rename = "allowance_micros")]
+    pub allowance: i128,
 }
 
 /// A stretch of time, what was granted in it, and what is allowed in it. Amounts are in millionths.
@@ -89,6 +129,24 @@ pub enum Violation {
         /// held in between.
         window: Window,
     },
+    /// A line of a bucket with shares granted more in a window than it can have.
+    LineExceeded {
+        /// The bucket.
+        dimension: String,
+        /// The share, or `common`.
+        share: String,
+        /// The worst of the overlapping windows that exceed what is allowed.
+        window: Window,
+    },
+    /// A share had a caller that waited all the time, and got less than it is guaranteed.
+    GuaranteeMissed {
+        /// The bucket.
+        dimension: String,
+        /// The share, or `common`.
+        share: String,
+        /// The window in which most is missing.
+        window: Guarantee,
+    },
     /// A caller was given an earlier start than another caller that had booked before this caller asked.
     Overtaken {
         /// The bucket.
@@ -129,6 +187,27 @@ impl fmt::Display for Violation {
                     "{dimension}: {} held at once in {window}; at most {} are allowed",
                     tokens(*granted),
                     tokens(*allowed)
+                )
+            }
+            Self::LineExceeded { dimension, share, window } => {
+                let (granted, allowed) = (tokens(window.granted), tokens(window.allowed));
+                write!(
+                    f,
+                    "{dimension}: {granted} granted from the line of {share} in {window}; at most {allowed} are allowed"
+                )
+            }
+            Self::GuaranteeMissed { dimension, share, window } => {
+                let Guarantee { from_micros: from, to_micros: to, granted, guaranteed, allowance } = window;
+                write!(
+                    f,
+                    "{dimension}: {share} got {} in {} to {} ({} s), and a caller of it waited all the time; {} are \
+                     guaranteed, at least {} must be granted",
+                    tokens(*granted),
+                    seconds(*from),
+                    seconds(*to),
+                    tokens(i128::from(*to) - i128::from(*from)),
+                    tokens(*guaranteed),
+                    tokens(guaranteed - allowance),
                 )
             }
             Self::Overtaken {

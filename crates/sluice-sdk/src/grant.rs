@@ -27,7 +27,7 @@ mod settle;
 use smallvec::SmallVec;
 
 use crate::grant::renew::HeldLeases;
-use crate::lane::part::{Hold, Part, Parts};
+use crate::lane::part::{Hold, Part, Parts, line_of};
 
 /// Permission to call the vendor.
 ///
@@ -105,6 +105,17 @@ impl Grant {
     pub fn cost(&self, dimension: &str) -> Option<Amount> {
         let of = |part: &&Part| part.entry.dimension.as_str() == dimension && !part.is_let_through();
         self.parts.iter().find(of).map(|part| part.cost.amount())
+    }
+
+    /// The line of `dimension` that its tokens were taken from: the name of a share, or `common` for what no share
+    /// has. It is not the share of the request if the tokens were borrowed. `None` if the grant holds no tokens of
+    /// `dimension` that were taken from the table.
+    #[must_use]
+    pub fn paid_from(&self, dimension: &str) -> Option<&str> {
+        self.parts.iter().find_map(|part| match &part.hold {
+            Hold::Tokens { receipt, .. } if part.entry.dimension.as_str() == dimension => Some(line_of(receipt)),
+            _ => None,
+        })
     }
 
     /// When the call may be made.

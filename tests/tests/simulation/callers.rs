@@ -47,7 +47,7 @@ const CLOCK_ERROR: Micros = 2_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
     pub(crate) parts: Vec<(String, i32)>,
-    concurrent: bool,
+    pub(crate) concurrent: bool,
 }
 
 /// One caller of a process, until the run is over or the process dies.

@@ -49,6 +49,8 @@ pub(crate) struct Conditions {
     pub(crate) rebirths: bool,
     /// Valid but wrong numbers that someone writes into rows.
     pub(crate) wrong_numbers: bool,
+    /// Buckets with shares, and callers of each.
+    pub(crate) shares: bool,
 }
 
 impl Conditions {
@@ -69,6 +71,8 @@ impl Conditions {
             broken_bodies: one_in("broken-bodies", 5),
             rebirths: one_in("rebirths", 3),
             wrong_numbers: one_in("wrong-numbers", 3),
+            // Of all runs half, since those with lulls have none.
+            shares: !is_out("shares") && stream(seed, "shares").u32(0..100) < 57,
             page: one_in("pages", 6).then(|| stream(seed, "page").u32(ROWS_ON_A_PAGE)),
         };
         // Half of the calm seeds stay so: what the ledger says of those must be exact.

@@ -18,6 +18,7 @@ mod marks;
 mod rates;
 mod recovery;
 mod refusals;
+mod shares;
 mod slots;
 mod tickets;
 mod vendor;
@@ -32,6 +33,8 @@ use marks::Marks;
 use recovery::Recovery;
 pub(crate) use refusals::Refused;
 use refusals::Stood;
+pub(crate) use shares::{COMMON, LineRow, LinesRow, SHARED, name_of_line};
+use shares::{SharedRows, bucket_of_line};
 use tickets::TicketRow;
 pub(crate) use vendor::Said;
 use vendor::VendorEvents;
@@ -110,6 +113,8 @@ pub(crate) struct Ledger {
     births: Births,
     /// Wrong numbers in rows.
     damage: Damage,
+    /// Buckets with shares.
+    shared: SharedRows,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
     is_vandalized: bool,
 }
@@ -282,6 +287,9 @@ impl Ledger {
         let (key, by) = (&change.key, writer.name());
         if change.row.is_none() {
             return self.removed(writer, key, now);
+        }
+        if key.starts_with(SHARED) {
+            return self.lines_changed(writer, change, now, error);
         }
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));

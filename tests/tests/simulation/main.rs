@@ -28,6 +28,7 @@ mod machine;
 mod mortal;
 mod others;
 mod process;
+mod products;
 mod record;
 mod row;
 mod run;
@@ -174,15 +175,19 @@ const ACTS: &[&str] = &[
     "a tracked grant is forgotten",
     "a tracked grant was stale",
     "a vendor refuses",
+    "a product dies",
+    "a ticket of a share is redeemed",
     "admitted in shadow mode, and would be shed",
     "admitted",
     "another client",
+    "buckets have shares",
     "call failed",
     "clock jumps",
     "cost: judged exactly",
     "cost: judged with its faults",
     "cost: units judged",
     "dropped at an await",
+    "guarantees are judged",
     "holder vanishes",
     "inline: dead holders taken over",
     "inline: several take in one write",
@@ -190,9 +195,12 @@ const ACTS: &[&str] = &[
     "judged: a call after a wrong number",
     "judged: a drain rate",
     "judged: a lease that said more than it took",
+    "judged: a loan to background work",
+    "judged: a loan",
     "judged: a mark",
     "judged: a note",
     "judged: a refusal",
+    "judged: a reply to a bucket with shares",
     "judged: a return",
     "judged: a settle",
     "judged: a slot came back in time",
@@ -202,6 +210,7 @@ const ACTS: &[&str] = &[
     "judged: no anchor of the future stays",
     "judged: the brim",
     "judged: upstream down",
+    "judged: shares change",
     "limit changed",
     "judged: a bucket is unknown while it is not there",
     "judged: a call of a bucket that was made anew",
@@ -216,6 +225,7 @@ const ACTS: &[&str] = &[
     "service: asked, and excused",
     "service: asked, and judged",
     "settled twice",
+    "shares change",
     "shed",
     "shed: upstream down",
     "slot dropped",

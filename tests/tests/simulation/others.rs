@@ -94,7 +94,7 @@ pub(crate) async fn stranger(universe: Arc<Universe>, process: Process, mut rng:
                 }
             }
             None if bucket.is_concurrent() => held = take_slot(&universe, &process, &bucket, &mut rng).await,
-            None => take_tokens(&universe, &process, &bucket).await,
+            None => take_tokens(&universe, &process, bucket.name()).await,
         }
     }
 }
@@ -104,15 +104,16 @@ async fn read(process: &Process, key: &str) -> Option<(BucketRow, Value)> {
     Some((BucketRow::read(&row)?, row))
 }
 
-async fn take_tokens(universe: &Universe, process: &Process, bucket: &BucketPlan) {
-    let Some((row, raw)) = read(process, bucket.name()).await else { return };
+/// Takes a token of what the row's own attributes say.
+pub(crate) async fn take_tokens(universe: &Universe, process: &Process, bucket: &str) {
+    let Some((row, raw)) = read(process, bucket).await else { return };
     let now = universe.time();
     // As floats have it: some digits too many, never more than there is.
     let level = row.line(now).min(row.capacity) as f64 / 1e6 - 1.0;
     if level < 0.0 {
         return;
     }
-    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
+    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket));
     let request = request
         .update_expression("SET tokens = :tokens, last_refill_at = :now, version = :version")
         .condition_expression("version = :read_version")
@@ -125,7 +126,7 @@ async fn take_tokens(universe: &Universe, process: &Process, bucket: &BucketPlan
         .expression_attribute_values(":version", number((row.version + 1).to_string()));
     if request.send().await.is_ok() {
         let start = i64::try_from(now).unwrap();
-        universe.record(|record| record.stranger_granted(bucket.name(), start));
+        universe.record(|record| record.stranger_granted(bucket, start));
     }
 }
 

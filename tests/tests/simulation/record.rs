@@ -6,12 +6,17 @@ use std::path::Path;
 
 use sluice_core::{Limit, LimitType, USE_BY};
 use sluice_history::{
-    Checker, Ending, Event, Granted, Header, Kind, Refused, Released, Returned, Settled, Writer, pico_per_sec,
+    Checker, Ending, Event, Granted, Header, Kind, Paused, Refused, Released, Returned, Settled, Share, Writer,
+    pico_per_sec,
 };
 
 use crate::callers::Need;
+use crate::ledger::{COMMON, LineRow, LinesRow, SHARED};
 use crate::row::{BucketRow, Micros};
 use crate::scenario::{START, Scenario};
+
+/// Where nothing goes wrong, a caller's tokens are taken or booked within this time, in microseconds: a round tries for a second.
+const REQUEST: i64 = 1_500_000;
 
 /// What happened so far.
 pub(crate) struct Record {
@@ -111,7 +116,63 @@ impl Record {
     pub(crate) fn stranger_granted(&mut self, dimension: &str, at: i64) {
         self.ids += 1;
         let id = format!("stranger/{}", self.ids);
-        self.events.push(Event::Granted(Granted::at(id, "stranger", dimension, 1_000_000, at)));
+        let mut granted = Granted::at(id, "stranger", dimension, 1_000_000, at);
+        granted.paid_from = dimension.starts_with(SHARED).then(|| COMMON.to_owned());
+        self.events.push(Event::Granted(granted));
+    }
+
+    /// Callers of a share were granted something, from these lines of its buckets.
+    pub(crate) fn paid<'a>(
+        &mut self,
+        id: &str,
+        share: Option<&str>,
+        lines: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) {
+        for (dimension, line) in lines {
+            let is_it = |event: &&mut Event| matches!(event, Event::Granted(granted) if granted.id == id && granted.dimension == dimension);
+            if let Some(Event::Granted(granted)) = self.events.iter_mut().rev().find(is_it) {
+                (granted.share, granted.paid_from) = (share.map(str::to_owned), line.map(str::to_owned));
+            }
+        }
+    }
+
+    /// A caller of a share waited, and left without a grant.
+    pub(crate) fn left_share(
+        &mut self,
+        process: &str,
+        parts: &[(String, i32)],
+        share: Option<&str>,
+        asked_at: Micros,
+        now: Micros,
+    ) {
+        self.events.push(Event::Refused(Refused {
+            process: process.to_owned(),
+            dimensions: parts.iter().map(|(name, _)| name.clone()).collect(),
+            asked_at_micros: micros(asked_at),
+            at_micros: micros(now),
+            booked: true,
+            share: share.map(str::to_owned),
+        }));
+    }
+
+    /// In this run, nobody is promised a part of the bucket.
+    pub(crate) fn guarantees_nothing(&mut self, dimension: &str) {
+        let (from_micros, to_micros) = (i64::MIN / 2, i64::MAX / 2);
+        self.events.push(Event::Paused(Paused { dimension: dimension.to_owned(), from_micros, to_micros }));
+    }
+
+    /// A bucket has other lines, by a write that was applied at `now`.
+    pub(crate) fn lines_changed(&mut self, dimension: &str, lines: &LinesRow, now: Micros) {
+        let (planned, applied) = (micros(lines[COMMON].row.anchor), micros(now));
+        let share = |(name, line): (&String, &LineRow)| {
+            Share::new(name, micros(line.row.capacity), i64::try_from(line.row.rate).unwrap())
+        };
+        let shares: Vec<Share> = lines.iter().filter(|(name, _)| *name != COMMON).map(share).collect();
+        let capacity = lines.values().map(|line| line.row.capacity).sum();
+        let rate: i128 = lines.values().map(|line| line.row.rate).sum();
+        let (from, rate) = (planned.min(applied), i64::try_from(rate).unwrap());
+        let limit = sluice_history::Limit::new(dimension, Kind::Requests, micros(capacity), rate, from);
+        self.events.push(Event::Limit(limit.by(applied.max(from)).with_shares(shares)));
     }
 
     /// The call is over; its release is about to be sent.
@@ -145,6 +206,7 @@ impl Record {
             asked_at_micros: micros(asked_at),
             at_micros: micros(now),
             booked: true,
+            share: None,
         }));
     }
 
@@ -187,7 +249,8 @@ impl Record {
 
     /// Starts are whole microseconds, rounded up each by itself.
     fn header(&self) -> Header {
-        Header::new(self.clock_error.max(1) + self.slowest_return)
+        let request_micros = REQUEST;
+        Header { request_micros, ..Header::new(self.clock_error.max(1) + self.slowest_return) }
     }
 
     pub(crate) fn events(&self) -> &[Event] {

@@ -19,7 +19,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, frail, lone, mortal, service, sweeps};
+use crate::{cost, disturbances, foreign, frail, lone, mortal, products, service, sweeps};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -91,6 +91,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     lone::begin(&universe, &operator, &mut tasks).await;
     mortal::begin(&universe, &operator, &mut tasks).await;
     frail::begin(&universe, &operator, &mut tasks).await;
+    products::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
     disturbances::begin(&universe, &mut tasks);
     foreign::found(&universe).await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use sluice_core::ClockOffset;
-use sluice_history::{Event, Kind, Limit};
-use sluice_sdk::core::{Bucket, Dimension, LimitType};
+use sluice_history::{Event, Kind, Limit, Share};
+use sluice_sdk::core::{Bucket, Dimension, LimitType, ShareLimit};
 use sluice_sdk::{AcquireError, Client, Clock};
 
 use crate::connect::client;
@@ -127,7 +127,7 @@ async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, 
 /// limits.
 async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]) -> Result<(), Failure> {
     let now = buckets(client, dimensions).await?;
-    match before.iter().zip(&now).find(|(before, now)| before.limit() != now.limit()) {
+    match before.iter().zip(&now).find(|(before, now)| before.split() != now.split()) {
         Some((bucket, _)) => Err(Failure::new(format!(
             "the limit of {} was changed during the run, so that nothing is judged",
             bucket.dimension()
@@ -136,15 +136,21 @@ async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]
     }
 }
 
-/// The limit as an event. A bucket's first limit holds for all time before it, whatever its moment.
+/// The limit of the whole bucket as an event, with its shares. A bucket's first limit holds for all time before it,
+/// whatever its moment.
 fn limit(bucket: &Bucket) -> Result<Event, Failure> {
-    let limit = bucket.limit();
+    let split = bucket.split();
+    let limit = split.whole();
     let kind = match limit.limit_type() {
         LimitType::Requests => Kind::Requests,
         LimitType::Tokens => Kind::Tokens,
         LimitType::Concurrent => Kind::Concurrent,
     };
-    let rate = sluice_history::pico_per_sec(&limit.refill_rate().to_string())?;
+    let pico = |limit: &sluice_sdk::core::Limit| sluice_history::pico_per_sec(&limit.refill_rate().to_string());
+    let share =
+        |share: &ShareLimit| Ok(Share::new(share.name.as_str(), share.limit.capacity().micros(), pico(&share.limit)?));
+    let shares = split.shares().iter().map(share).collect::<Result<_, Failure>>()?;
     let now = Clock::system().now().micros();
-    Ok(Event::Limit(Limit::new(bucket.dimension().as_str(), kind, limit.capacity().micros(), rate, now)))
+    let whole = Limit::new(bucket.dimension().as_str(), kind, limit.capacity().micros(), pico(limit)?, now);
+    Ok(Event::Limit(whole.with_shares(shares)))
 }

@@ -9,5 +9,6 @@ mod nonsense;
 mod oracle;
 mod order;
 mod rates;
+mod shares;
 mod slots;
 mod story;

@@ -1,7 +1,7 @@
 //! Short histories, written as one reads them: whole tokens and milliseconds.
 
 use sluice_history::{
-    Checker, Ending, Event, Granted, Header, Kind, Limit, Refused, Released, Returned, Settled, Verdict,
+    Checker, Ending, Event, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share, Verdict,
 };
 
 pub(crate) const TOKEN: i64 = 1_000_000;
@@ -76,7 +76,31 @@ impl Story {
             asked_at_micros: asked_ms * MS,
             at_micros: ms * MS,
             booked: true,
+            share: None,
         }));
+        self
+    }
+
+    /// A bucket with so many tokens at once and a second, and shares with so many of both.
+    pub(crate) fn shared(mut self, name: &str, per_sec: i64, shares: &[(&str, i64)], ms: i64) -> Self {
+        let share = |(share, of): &(&str, i64)| Share::new(*share, of * TOKEN, of * PER_SEC);
+        let limit = Limit::new(name, Kind::Requests, per_sec * TOKEN, per_sec * PER_SEC, ms * MS);
+        self.0.push(Event::Limit(limit.with_shares(shares.iter().map(share).collect())));
+        self
+    }
+
+    /// A caller of `share` asked at `asked_ms`, waited, and may start at `ms`, with a token of the line `line`.
+    pub(crate) fn paid(self, id: &str, (share, line): (&str, &str), asked_ms: i64, ms: i64) -> Self {
+        self.granted(id, "v#rpm", ms, |granted| {
+            (granted.asked_at_micros, granted.booked) = (asked_ms * MS, true);
+            granted.share = (share != "common").then(|| share.to_owned());
+            granted.paid_from = Some(line.to_owned());
+        })
+    }
+
+    pub(crate) fn paused(mut self, from_ms: i64, to_ms: i64) -> Self {
+        let (from_micros, to_micros) = (from_ms * MS, to_ms * MS);
+        self.0.push(Event::Paused(Paused { dimension: "v#rpm".to_owned(), from_micros, to_micros }));
         self
     }
 

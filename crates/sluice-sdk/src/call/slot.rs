@@ -195,6 +195,13 @@ impl Slot {
         starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
     }
 
+    /// The line of the rate limit `dimension` that the call's tokens were taken from, as [`Grant::paid_from`].
+    #[must_use]
+    pub fn paid_from(&self, dimension: &str) -> Option<&str> {
+        let of = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
+        of.map(Mark::paid_from)
+    }
+
     /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without
     /// one. Inside of it, a slot of one of them is an error ([`RequestError::Nested`]).
     #[must_use]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, LimitType, RateReceipt, Timestamp};
+use sluice_core::{Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp};
 use smallvec::SmallVec;
 
 use crate::api::request::{Ask, Payer};
@@ -58,6 +58,11 @@ pub(crate) struct Slots {
 pub(crate) struct Inline {
     pub(crate) id: LeaseId,
     pub(crate) ends: Timestamp,
+}
+
+/// The line that the tokens of a receipt are of: the name of a share, or `common`.
+pub(crate) fn line_of(receipt: &RateReceipt) -> &str {
+    receipt.share().map_or(COMMON, ShareName::as_str)
 }
 
 impl Part {

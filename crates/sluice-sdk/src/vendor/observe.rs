@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::grant::Grant;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::part::{Hold, Part};
+use crate::lane::part::{Hold, Part, line_of};
 use crate::lane::reading::{apply_read, known, refresh, unknown};
 use crate::lane::shadow;
 use crate::telemetry;
@@ -98,6 +98,11 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    /// The line that its tokens are of.
+    pub(crate) fn paid_from(&self) -> &str {
+        line_of(&self.receipt)
+    }
+
     pub(crate) const fn cost(&self) -> Cost {
         self.receipt.cost()
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::damage::FRAIL;
-use super::{Ledger, Writer};
+use super::{Ledger, Writer, bucket_of_line};
 use crate::row::{BucketRow, Micros};
 use crate::wire::Purpose;
 
@@ -123,6 +123,7 @@ impl Ledger {
 
     /// A history knows no bucket that is made anew: each life has a name of its own.
     pub(super) fn name_in_history(&self, bucket: &str) -> String {
+        let bucket = bucket_of_line(bucket);
         let lives = self.births.0.get(bucket).map_or(0, Vec::len);
         name_of_life(bucket, lives.saturating_sub(1))
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Ledger, Writer};
+use super::{COMMON, Ledger, Writer, name_of_line};
 use crate::account::Booking;
 use crate::row::{Micros, number};
 
@@ -42,12 +42,13 @@ impl Ledger {
             let part = &part["M"];
             let (cost, line) =
                 (number(part, "cost", 6)?, (number(part, "last_refill_at", 6)?, number(part, "tokens", 6)?));
-            let known = before.iter().flat_map(|ticket| &ticket.parts).find(|known| known.bucket == *name);
+            let name = name_of_line(name, part["share"]["S"].as_str().unwrap_or(COMMON));
+            let known = before.iter().flat_map(|ticket| &ticket.parts).find(|known| known.bucket == name);
             let booking = match known {
                 Some(known) => known.booking.clone(),
-                None => self.account(by, name).carried_by(key, line, cost),
+                None => self.account(by, &name).carried_by(key, line, cost),
             };
-            Some(Part { bucket: name.clone(), cost, booking })
+            Some(Part { bucket: name, cost, booking })
         });
         let parts = parts.collect();
         let mut after = TicketRow {

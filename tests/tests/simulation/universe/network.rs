@@ -132,6 +132,9 @@ impl Universe {
         for (name, bucket) in std::mem::take(&mut ledger.changed) {
             record.limit_changed(&name, &bucket, now);
         }
+        for (name, lines) in ledger.changed_lines() {
+            record.lines_changed(&name, &lines, now);
+        }
         for (name, amount) in std::mem::take(&mut ledger.given_back) {
             record.returned(&name, amount, now);
         }

@@ -67,6 +67,8 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 struct Crowd {
     name: String,
+    /// The share of all its calls, as `SLUICE_SHARE` names it.
+    share: Option<String>,
     client: sluice_sdk::Client,
     request: Request<'static>,
     stop: Timestamp,
@@ -124,6 +126,7 @@ impl Crowd {
         let part = options.part.as_ref();
         Ok(Self {
             name: options.name.clone(),
+            share: std::env::var("SLUICE_SHARE").ok().filter(|share| !share.is_empty()),
             client: ClientBuilder::from_env()?.caller(&options.name).connect().await,
             request: request(&options.dimensions)?.into_owned(),
             stop: Timestamp::from_micros(options.stop),
@@ -174,7 +177,7 @@ impl Crowd {
         }
         let mut released = Vec::new();
         if rests_on_table {
-            self.write(&granted(&id, &self.name, &grant, asked_at, granted_at))?;
+            self.write(&granted(&id, (&self.name, self.share.as_deref()), &grant, (asked_at, granted_at)))?;
             // Rate tokens stay spent: without a lease, the history has no end to record.
             if grant.lease_ends().is_some() {
                 released.extend(grant.dimensions().map(ToString::to_string));
@@ -211,7 +214,12 @@ impl Crowd {
 }
 
 /// The events of a grant, one for each bucket.
-fn granted(id: &str, process: &str, grant: &Grant, asked_at: Timestamp, granted_at: Timestamp) -> Vec<Event> {
+fn granted(
+    id: &str,
+    (process, share): (&str, Option<&str>),
+    grant: &Grant,
+    (asked_at, granted_at): (Timestamp, Timestamp),
+) -> Vec<Event> {
     let dimensions: Vec<_> = grant.dimensions().collect();
     // The start of a transaction's grant is the time of its answer, and the start over several buckets is the
     // latest of their starts. What each bucket was asked for is earlier than that.
@@ -228,6 +236,8 @@ fn granted(id: &str, process: &str, grant: &Grant, asked_at: Timestamp, granted_
             judged_from_micros: (!is_exact).then_some(asked_at.micros()),
             ends_at_micros: grant.lease_ends().map(Timestamp::micros),
             booked: false,
+            share: share.map(ToString::to_string),
+            paid_from: grant.paid_from(dimension.as_str()).map(str::to_owned),
         })
     };
     dimensions.iter().map(line).collect()
