@@ -116,6 +116,37 @@ pub const DRIFT: &str = "drift";
 /// Concurrency bucket, optional: when the sweep found [`DRIFT`].
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
+/// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
+pub const OF_BUCKET: [&str; 27] = [
+    CAPACITY,
+    TOKENS,
+    REFILL_RATE,
+    LAST_REFILL_AT,
+    COST_PER_CALL,
+    LIMIT_TYPE,
+    VERSION,
+    BLOCKED_UNTIL,
+    ADMITTED,
+    ADMITTED_INLINE,
+    LEASES,
+    LOTS,
+    REPAIRED_AT,
+    RETURNED,
+    LENT,
+    OBSERVED,
+    OBSERVED_VERSION,
+    VENDOR_LIMIT,
+    VENDOR_LIMIT_WINDOW,
+    VENDOR_LIMIT_AT,
+    ADOPTS_LIMIT,
+    ADOPT_AT_LEAST,
+    SHARES,
+    COUNTED,
+    CAPPED,
+    DRIFT,
+    DRIFT_SEEN_AT,
+];
+
 /// The key of the directory. No load row has this key: a dimension has at least two parts.
 pub const DIRECTORY_KEY: &str = "load#directory";
 /// Directory: the names of the concurrency buckets, separated by spaces.

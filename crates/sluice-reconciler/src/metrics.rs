@@ -37,6 +37,7 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         ("LostRaces", COUNT, json!(report.lost_races)),
         ("ConflictsRetried", COUNT, json!(report.conflicts_retried)),
         ("Unparsable", COUNT, json!(report.unparsable)),
+        ("UnreadableBuckets", COUNT, json!(report.unreadable_buckets)),
         ("Left", COUNT, json!(report.left)),
         ("Refused", COUNT, json!(report.refused)),
         ("Recounted", COUNT, json!(report.recounted)),

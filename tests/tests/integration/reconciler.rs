@@ -79,6 +79,21 @@ async fn the_metrics_are_the_report() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bucket_that_cannot_be_read_is_named_and_published() {
+    let world = World::with_slots(SLOTS, 2).await;
+    world.rate("openai#rpm", 10, 60).await;
+    let mut row = world.row("openai#rpm").await.unwrap();
+    row.insert("capacity".into(), crate::world::text("many"));
+    world.put(row).await;
+    let report = reconciler(&world).reconcile(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(report["unreadable_buckets"], 1);
+    assert_eq!(report["unreadable"], json!({ "openai#rpm": "attribute \"capacity\" is not a number (N)" }));
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let all = metrics("pre", &report, Ended::Well, Timestamp::from_secs(1_709_550_002)).next().unwrap();
+    assert_eq!((&all["UnreadableBuckets"], &all["Unparsable"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_that_is_not_there_is_an_error_that_names_it() {
     let world = World::new().await;
     let elsewhere = Client::builder("ontopix-vendor-buckets-none").dynamodb(world.dynamodb());

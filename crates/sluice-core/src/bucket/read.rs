@@ -109,12 +109,13 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{AttributeFault, Field, KEY};
+    use crate::schema::{AttributeFault, DRIFT, Field, KEY, LEASES, OF_BUCKET};
     use crate::statement::Operand;
     use crate::timestamp::Timestamp;
+    use core::cell::RefCell;
     use core::time::Duration;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[derive(Clone)]
     struct Sample(BTreeMap<&'static str, Option<Operand>>);
@@ -187,6 +188,38 @@ mod tests {
             assert_eq!(error.attribute, name, "{error}");
             assert!(matches!(error.fault, AttributeFault::BadValue { .. }), "{error}");
         }
+    }
+
+    /// A row that records which attributes are read of it.
+    struct Watched<'a>(&'a Sample, RefCell<BTreeSet<String>>);
+
+    impl Row for Watched<'_> {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            self.1.borrow_mut().insert(name.to_owned());
+            self.0.field(name)
+        }
+
+        fn entries(&self, name: &str, _: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+            self.1.borrow_mut().insert(name.to_owned());
+            true
+        }
+    }
+
+    #[test]
+    fn a_scan_of_whole_buckets_reads_every_attribute() {
+        let (mut rate, mut slots) = (sample(), sample());
+        rate.0.insert(VENDOR_LIMIT, Some(Operand::Number("50".into())));
+        rate.0.insert(DRIFT, Some(Operand::Number("1".into())));
+        rate.0.insert(SHARES, Some(Operand::Map([].into())));
+        slots.0.insert(LIMIT_TYPE, Some(Operand::Text("concurrent".into())));
+        slots.0.insert(LEASES, Some(Operand::Map([].into())));
+        let mut all = BTreeSet::new();
+        for row in [rate, slots] {
+            let row = Watched(&row, RefCell::default());
+            Bucket::read(&Dimension::new("openai#rpm").unwrap(), &row).unwrap();
+            all.extend(row.1.into_inner());
+        }
+        assert_eq!(all, OF_BUCKET.map(str::to_owned).into());
     }
 
     proptest! {
