@@ -186,6 +186,8 @@ pub const MEASURED_AT: &str = "measured_at";
 pub const SEQUENCE: &str = "sequence";
 /// Load: since when work has been pending; 0 while no work is pending.
 pub const PENDING_SINCE: &str = "pending_since";
+/// Load, optional: [`REFUSED`] at the last measurement.
+pub const REFUSED_SEEN: &str = "refused_seen";
 /// Load: the last measurement that found departures; 0 before the first.
 pub const DEPARTED_AT: &str = "departed_at";
 /// Load: since when slots have been taken without any grant or departure; 0 while there are some.

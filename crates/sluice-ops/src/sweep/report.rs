@@ -102,6 +102,13 @@ pub struct SweepReport {
     pub loads: BTreeMap<Dimension, Load>,
     /// Expired holders (their lease ended while their call went on) found since the last sweep, by bucket.
     pub expired_holders: BTreeMap<Dimension, u64>,
+    /// Refusals that callers of concurrency buckets reported in the load rows since the last sweep, by bucket.
+    pub caller_refusals: BTreeMap<Dimension, u64>,
+    /// Whether the scan read the whole table. If not, a count of what the scan looks for is a lower bound.
+    pub is_scanned: bool,
+    /// Whether each concurrency bucket was recounted and measured. If not, some are missing in
+    /// [`drift`](Self::drift), [`loads`](Self::loads) and [`expired_holders`](Self::expired_holders).
+    pub is_measured: bool,
     /// Segments of the table that the budget or throttling left to the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
@@ -164,6 +171,9 @@ impl SweepReport {
             pending = %self.pending(),
             leaked = names(&mut self.leaked().keys()),
             outlived = self.expired_holders.values().sum::<u64>(),
+            caller_refusals = self.caller_refusals.values().sum::<u64>(),
+            is_scanned = self.is_scanned,
+            is_measured = self.is_measured,
             segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
             requests = self.requests,
@@ -232,6 +242,9 @@ impl Serialize for SweepReport {
         map.serialize_entry("pending", &number(self.pending()))?;
         map.serialize_entry("leaked", &slots(&self.leaked()))?;
         map.serialize_entry("outlived", &self.expired_holders.values().sum::<u64>())?;
+        map.serialize_entry("caller_refusals", &self.caller_refusals.values().sum::<u64>())?;
+        map.serialize_entry("is_scanned", &self.is_scanned)?;
+        map.serialize_entry("is_measured", &self.is_measured)?;
         map.serialize_entry("segments_unscanned", &self.segments_unscanned)?;
         map.serialize_entry("deadline_hit", &self.deadline_hit)?;
         map.serialize_entry("requests", &self.requests)?;

@@ -1,8 +1,8 @@
 //! Part 1: the scan, in parallel segments and random order. Passes on ended leases, and a census of all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use sluice_core::schema::{
     COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, OF_BUCKET, TICKET_PREFIX, TTL,
@@ -179,7 +179,8 @@ impl Query {
         let lease = "begins_with(#key, :lease)";
         let ended = "#ttl < :cutoff OR attribute_not_exists(#ttl) OR NOT attribute_type(#ttl, :number)";
         let nameless = "attribute_not_exists(#dimension) OR NOT attribute_type(#dimension, :string)";
-        let bucket = "NOT begins_with(#key, :lease) AND NOT begins_with(#key, :load) AND NOT begins_with(#key, :ticket)";
+        let bucket =
+            "NOT begins_with(#key, :lease) AND NOT begins_with(#key, :load) AND NOT begins_with(#key, :ticket)";
         Scan {
             segment,
             segments,
