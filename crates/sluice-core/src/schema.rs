@@ -1,8 +1,8 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
 //! One table per environment, on demand, with partition key [`KEY`] (string) and no sort key. The key
-//! distinguishes the rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), tickets (`ticket#{id}`),
-//! and what sweeps store (`load#...`). Clients in other languages may share it.
+//! distinguishes the rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), tickets
+//! (`ticket#openai#{id}`), and what sweeps store (`load#...`). Clients in other languages may share it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
