@@ -45,6 +45,13 @@ pub const COST_PER_CALL: &str = "cost_per_call";
 pub const LIMIT_TYPE: &str = "limit_type";
 /// Bucket: number of writes, for clients that lock optimistically.
 pub const VERSION: &str = "version";
+/// Bucket, optional: the least [`PROTOCOL_VERSION`] of a client or a sweep that may use the bucket; 1 without
+/// it. Operators raise it (`sluice buckets apply --protocol`). It stands in the bucket's row, which everyone reads
+/// who uses the bucket: nobody needs a request to learn of it.
+pub const PROTOCOL: &str = "protocol";
+/// The protocol that this version speaks: what rows mean. It rises with a change that an older client or sweep would
+/// damage. `docs/operations.md` has the versions.
+pub const PROTOCOL_VERSION: i64 = 1;
 /// Bucket, optional: nothing is granted before this instant.
 pub const BLOCKED_UNTIL: &str = "blocked_until";
 /// Bucket, optional: monotone count of the slots granted.
@@ -117,7 +124,8 @@ pub const DRIFT: &str = "drift";
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
 /// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
-pub const OF_BUCKET: [&str; 27] = [
+pub const OF_BUCKET: [&str; 28] = [
+    PROTOCOL,
     CAPACITY,
     TOKENS,
     REFILL_RATE,
@@ -178,6 +186,8 @@ pub const TAKEN: &str = "taken";
 pub const UNCOUNTED: &str = "uncounted";
 /// Load: [`OUTLIVED`] at the last measurement.
 pub const OUTLIVED_SEEN: &str = "outlived_seen";
+/// Load, optional: [`REFUSED`] at the last measurement.
+pub const REFUSED_SEEN: &str = "refused_seen";
 /// Load: what departs a second while work is pending, averaged; 0 while unknown.
 pub const DRAIN_RATE: &str = "drain_rate";
 /// Load: when the load was last measured.
@@ -186,8 +196,6 @@ pub const MEASURED_AT: &str = "measured_at";
 pub const SEQUENCE: &str = "sequence";
 /// Load: since when work has been pending; 0 while no work is pending.
 pub const PENDING_SINCE: &str = "pending_since";
-/// Load, optional: [`REFUSED`] at the last measurement.
-pub const REFUSED_SEEN: &str = "refused_seen";
 /// Load: the last measurement that found departures; 0 before the first.
 pub const DEPARTED_AT: &str = "departed_at";
 /// Load: since when slots have been taken without any grant or departure; 0 while there are some.
@@ -281,6 +289,14 @@ pub enum AttributeFault {
         /// `number (N)`, `string (S)` or `map (M)`.
         expected: &'static str,
     },
+    /// The row is for later versions of Sluice.
+    #[error("is {needs}, and this version of Sluice knows {knows} at most")]
+    TooNew {
+        /// The protocol that the row requires.
+        needs: i64,
+        /// [`PROTOCOL_VERSION`].
+        knows: i64,
+    },
     /// The attribute has the right type, but its value makes no sense.
     #[error("is {text:?}: {reason}")]
     BadValue {
@@ -302,6 +318,19 @@ pub struct RowError {
 }
 
 impl RowError {
+    /// What to do about the row of a bucket that cannot be read.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self.fault {
+            AttributeFault::TooNew { .. } => {
+                "update this program: the table requires a later version (docs/operations.md, \"Versions\")"
+            }
+            _ => {
+                "repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"
+            }
+        }
+    }
+
     pub(crate) fn bad(attribute: &'static str, text: &str, reason: impl fmt::Display) -> Self {
         Self {
             attribute,

@@ -14,9 +14,10 @@ use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
-    COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED,
-    Row, RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED,
+    COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, PROTOCOL,
+    PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT,
+    VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -27,6 +28,7 @@ impl Bucket {
     /// # Errors
     /// [`RowError`] names the attribute that is missing, has another type, or makes no sense.
     pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
+        read_protocol(row)?;
         let capacity = schema::amount(row, CAPACITY)?;
         let rate = schema::rate(row, REFILL_RATE)?;
         let limit = read_limit(row, capacity.get(), rate.get())?;
@@ -78,6 +80,13 @@ impl Bucket {
     }
 }
 
+/// Other attributes may not mean what this version takes them for: nothing else is read of a later row.
+fn read_protocol(row: &impl Row) -> Result<(), RowError> {
+    let needs = schema::optional(row, PROTOCOL, || schema::count(row, PROTOCOL))?.unwrap_or(1);
+    let fault = AttributeFault::TooNew { needs, knows: PROTOCOL_VERSION };
+    if needs > PROTOCOL_VERSION { Err(RowError { attribute: PROTOCOL, fault }) } else { Ok(()) }
+}
+
 fn read_vendor_limit(row: &impl Row) -> Result<VendorLimit, RowError> {
     let window = schema::optional(row, VENDOR_LIMIT_WINDOW, || schema::count(row, VENDOR_LIMIT_WINDOW))?.unwrap_or(0);
     let at = schema::optional(row, VENDOR_LIMIT_AT, || schema::timestamp(row, VENDOR_LIMIT_AT))?;
@@ -109,7 +118,7 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{AttributeFault, DRIFT, Field, KEY, LEASES, OF_BUCKET};
+    use crate::schema::{DRIFT, Field, KEY, LEASES, OF_BUCKET};
     use crate::statement::Operand;
     use crate::timestamp::Timestamp;
     use core::cell::RefCell;
@@ -203,6 +212,20 @@ mod tests {
             self.1.borrow_mut().insert(name.to_owned());
             true
         }
+    }
+
+    #[test]
+    fn a_row_for_later_versions_says_so_and_nothing_else() {
+        let mut row = sample();
+        for known in [PROTOCOL_VERSION, 0] {
+            row.0.insert(PROTOCOL, Some(Operand::number(known)));
+            assert!(read(&row).is_ok(), "{known}");
+        }
+        row.0.insert(PROTOCOL, Some(Operand::number(PROTOCOL_VERSION + 1)));
+        row.0.remove(CAPACITY);
+        let error = read(&row).unwrap_err();
+        assert!(matches!(error.fault, AttributeFault::TooNew { .. }), "{error}");
+        assert!(error.to_string().contains("this version of Sluice knows 1") && error.advice().contains("update"));
     }
 
     #[test]
