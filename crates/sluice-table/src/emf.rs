@@ -5,6 +5,10 @@
 use serde_json::{Map, Value, json};
 use sluice_core::Timestamp;
 
+mod recorder;
+
+pub use recorder::EmfRecorder;
+
 const NAMESPACE: &str = "Sluice";
 
 /// A value of a metric: its name, its unit as CloudWatch spells it, and a number.
