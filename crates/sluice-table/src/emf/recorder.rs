@@ -16,12 +16,24 @@ use sluice_core::Timestamp;
 use super::{COUNT, Reading, line};
 use crate::metric::{ADMISSION, DYNAMODB_OUT, Metric, REFUSALS, UNAVAILABLE, VENDOR_REFUSALS};
 
-/// The metrics, each with the one that it comes from and the labels that it needs. CloudWatch bills each by bucket.
-const PUBLISHED: [(&str, &Metric, &[(&str, &[&str])]); 4] = [
-    ("Refusals", &REFUSALS, &[]),
-    ("VendorRefusals", &VENDOR_REFUSALS, &[]),
-    ("Shed", &ADMISSION, &[("mode", &["enforce"]), ("decision", &["over_slo", "upstream_down"])]),
-    ("Unavailable", &UNAVAILABLE, &[]),
+/// A metric of CloudWatch, the counter that it comes from, and the labels that the counter must have. CloudWatch
+/// bills each by bucket.
+struct Published {
+    name: &'static str,
+    of: &'static Metric,
+    needs: &'static [Needs],
+}
+
+/// A label, and the values that count.
+type Needs = (&'static str, &'static [&'static str]);
+
+const SHED: &[Needs] = &[("mode", &["enforce"]), ("decision", &["over_slo", "upstream_down"])];
+
+static PUBLISHED: [Published; 4] = [
+    Published { name: "Refusals", of: &REFUSALS, needs: &[] },
+    Published { name: "VendorRefusals", of: &VENDOR_REFUSALS, needs: &[] },
+    Published { name: "Shed", of: &ADMISSION, needs: SHED },
+    Published { name: "Unavailable", of: &UNAVAILABLE, needs: &[] },
 ];
 
 /// 1 while DynamoDB is out for a process.
@@ -40,9 +52,12 @@ pub struct EmfRecorder(Arc<Kept>);
 #[derive(Debug)]
 struct Kept {
     environment: String,
-    counts: Mutex<BTreeMap<(&'static str, Option<String>), Arc<Count>>>,
+    counts: Mutex<Counts>,
     out: Arc<Out>,
 }
+
+/// By the name in CloudWatch and the bucket, if the counter has one.
+type Counts = BTreeMap<(&'static str, Option<String>), Arc<Count>>;
 
 /// What happened since the last line.
 #[derive(Debug, Default)]
@@ -151,11 +166,9 @@ fn label<'a>(key: &'a Key, name: &str) -> Option<&'a str> {
 
 /// The name in CloudWatch of the counter with this key, if it has one.
 fn published(key: &Key) -> Option<&'static str> {
-    let has = |(name, values): &(&str, &[&str])| label(key, name).is_some_and(|value| values.contains(&value));
-    let is_this = |(_, metric, needs): &&(&str, &Metric, &[(&str, &[&str])])| {
-        metric.name() == key.name() && needs.iter().all(has)
-    };
-    PUBLISHED.iter().find(is_this).map(|(name, ..)| *name)
+    let has = |(name, values): &Needs| label(key, name).is_some_and(|value| values.contains(&value));
+    let is_this = |one: &&Published| one.of.name() == key.name() && one.needs.iter().all(has);
+    PUBLISHED.iter().find(is_this).map(|one| one.name)
 }
 
 impl Recorder for EmfRecorder {
