@@ -220,6 +220,8 @@ type SweepReport struct {
 	Restored      int `json:"restored"`
 	RestoredSlots int `json:"restoredSlots"`
 	Unparsable    int `json:"unparsable"`
+	// UnreadableBuckets is the number of buckets that cannot be read: all of their callers get errors.
+	UnreadableBuckets int `json:"unreadableBuckets"`
 	// Left is the number of leases that are left to the next sweep.
 	Left     int `json:"left"`
 	Requests int `json:"requests"`

@@ -153,7 +153,10 @@ export interface SweepReport {
   /** Leases given back. */
   readonly restored: number;
   readonly restoredSlots: number;
+  /** Leases that cannot be read. */
   readonly unparsable: number;
+  /** Buckets that cannot be read: all of their callers get errors. */
+  readonly unreadableBuckets: number;
   /** Leases left to the next sweep. */
   readonly left: number;
   readonly requests: number;

@@ -128,6 +128,7 @@ impl IntoPython for SweepReport {
             self.restored,
             self.restored_slots,
             self.unparsable,
+            self.unreadable_buckets,
             self.left,
             self.requests,
             took,

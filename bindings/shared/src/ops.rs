@@ -121,6 +121,7 @@ impl ToJson for SweepReport {
             "restored": self.restored,
             "restoredSlots": self.restored_slots,
             "unparsable": self.unparsable,
+            "unreadableBuckets": self.unreadable_buckets,
             "left": self.left,
             "requests": self.requests,
             "durationMs": ms(self.duration),

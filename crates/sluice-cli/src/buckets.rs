@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sluice_ops::Applied;
 use sluice_sdk::Client;
+use sluice_sdk::core::schema::PROTOCOL_VERSION;
 use sluice_sdk::core::{Change, Dimension, Limit, OnLowerLimit, ShareLimit, Split, Timestamp};
 
 use crate::connect::client;
@@ -39,6 +40,11 @@ enum Action {
         /// First create the table if there is none: at a local endpoint only; in AWS, Terraform creates it
         #[arg(long, conflicts_with = "dry_run")]
         create_table: bool,
+        /// Then keep clients and sweeps out of these buckets that do not speak this protocol, or a later one: see
+        /// "Versions" in `docs/operations.md`. What a bucket requires is never lowered
+        #[arg(long, value_name = "N", conflicts_with = "dry_run",
+              value_parser = clap::value_parser!(i64).range(1..=PROTOCOL_VERSION))]
+        protocol: Option<i64>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -75,7 +81,7 @@ enum Action {
 
 pub(crate) async fn run(options: Options) -> Ended {
     match options.action {
-        Action::Apply { file, dry_run, create_table, json } => {
+        Action::Apply { file, dry_run, create_table, protocol, json } => {
             let declared = BucketsFile::read(&file)?;
             let client = client().await?;
             if create_table {
@@ -83,6 +89,9 @@ pub(crate) async fn run(options: Options) -> Ended {
             }
             let changes =
                 if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
+            if let Some(protocol) = protocol {
+                require(&client, &declared, protocol).await?;
+            }
             if json { output::json(&changes)? } else { print_changes(&changes) }
         }
         Action::Init(options) => init::run(&options)?,
@@ -99,6 +108,17 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the protocol into each bucket of the file. The number of those that changed is for people.
+async fn require(client: &Client, declared: &BucketsFile, protocol: i64) -> Result<(), Failure> {
+    let (ops, mut raised) = (client.ops(), 0);
+    for (dimension, _) in &declared.limits {
+        let is_new = ops.require_protocol(dimension, protocol).await;
+        raised += usize::from(is_new.map_err(|error| declared.at(dimension, error))?);
+    }
+    anstream::eprintln!("protocol {protocol}: now required by {raised} more buckets of the file");
+    Ok(())
 }
 
 /// Creates the table, only at an endpoint that is named: a table that Terraform did not create has no

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sluice_sdk::Client;
+use sluice_sdk::{Client, ClientBuilder};
 use tracing::Subscriber;
 use tracing::field::Field;
 use tracing_subscriber::Layer;
@@ -18,7 +18,8 @@ use crate::failure::Failure;
 use crate::output::plain;
 
 pub(crate) async fn client() -> Result<Client, Failure> {
-    Ok(Client::from_env().await?)
+    // A command prints its answer, and no metrics.
+    Ok(ClientBuilder::from_env()?.emf(false).connect().await)
 }
 
 /// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error, as JSON if that is no

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use sluice_ops::Survey;
 use sluice_sdk::core::schema::table_name;
-use sluice_sdk::core::{Bucket, Load};
+use sluice_sdk::core::{Bucket, Dimension, Load};
 use sluice_sdk::{Client, StoreError};
 use sluice_table::Probe;
 
@@ -43,6 +43,15 @@ pub(crate) struct Options {
     /// How long to watch writes, to find buckets that are written faster than a row allows
     #[arg(long = "for", value_parser = duration, default_value = "2s")]
     watch_for: Duration,
+    /// Try the rights on rows of this vendor, as in openai: for a role that may use no other
+    #[arg(long, value_name = "VENDOR", value_parser = vendor)]
+    vendor: Option<String>,
+}
+
+/// Parses a vendor: the part of a bucket's name before the first `#`.
+fn vendor(text: &str) -> Result<String, String> {
+    Dimension::new(&format!("{text}#rpm")).map_err(|error| error.reason.to_owned())?;
+    Ok(text.to_owned())
 }
 
 /// Whether the table is for real use or for trials.
@@ -62,7 +71,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").ok();
     let place = Place::of(client.table(), endpoint.as_deref());
-    let findings = finding::sorted(examine(&client, place, options.watch_for).await);
+    let findings = finding::sorted(examine(&client, place, options.vendor.as_deref(), options.watch_for).await);
     if options.json {
         output::json(&findings)?;
     } else {
@@ -72,7 +81,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Finding> {
+async fn examine(client: &Client, place: Place, vendor: Option<&str>, watch_for: Duration) -> Vec<Finding> {
     let (buckets, of_rows) = match client.ops().survey_within(MOST_PAGES).await {
         Ok(survey) => {
             let findings = of_survey(&survey, client.table(), place);
@@ -87,8 +96,9 @@ async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Find
     let probe = Probe::new(client.dynamodb(), client.table());
     // One after the other, while writes are watched: a read that shares the connection with others would seem
     // slow.
-    let one_by_one =
-        async { (table::examine(probe, place).await, rights::examine(probe).await, latency::examine(probe).await) };
+    let one_by_one = async {
+        (table::examine(probe, place).await, rights::examine(probe, vendor).await, latency::examine(probe).await)
+    };
     let of_watched = watched::examine(probe, &readable, watch_for);
     let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
     // After all those replies.

@@ -81,6 +81,13 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
     for (dimension, slots) in &report.drift {
         println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension)));
     }
+    for (dimension, fault) in &report.unreadable {
+        println!("  {dimension}: the row cannot be read, and all callers get errors: {fault}");
+    }
+    let unnamed = report.unreadable_buckets.saturating_sub(report.unreadable.len());
+    if unnamed > 0 {
+        println!("  {} more cannot be read", count(unnamed, "bucket"));
+    }
     let rest = [
         (*already_capped, "deleted without all of their slots: the bucket was full"),
         (*lost_races, "released or renewed meanwhile"),

@@ -1,5 +1,6 @@
 //! A bucket row, parsed: the line that its level follows.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -12,9 +13,11 @@ use crate::inline::InlineLeases;
 use crate::limit::Limit;
 use crate::line::Line;
 use crate::rate::Rate;
-use crate::schema::{CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
+use crate::schema::{
+    CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, PROTOCOL, REFILL_RATE, TOKENS, VERSION,
+};
 use crate::share::ShareName;
-use crate::statement::{Operand, Put, Statement};
+use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
@@ -81,7 +84,21 @@ pub(crate) struct Moved {
 /// in use.
 static CREATE: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
 
+/// Never lowers: an operator with an older file must not let in what a newer one keeps out.
+static REQUIRE: Statement = Statement::fixed(
+    "SET #protocol = :protocol",
+    "attribute_exists(#key) AND (attribute_not_exists(#protocol) OR #protocol < :protocol)",
+    &[KEY, PROTOCOL],
+);
+
 impl Bucket {
+    /// The write by which the bucket requires clients and sweeps of this protocol, or a later one.
+    #[must_use]
+    pub fn require_protocol(dimension: &Dimension, protocol: i64) -> Update {
+        let values = alloc::vec![(":protocol", Operand::number(protocol))];
+        Update { key: dimension.to_string(), statement: Cow::Borrowed(&REQUIRE), values }
+    }
+
     /// Returns a full bucket that has no row yet.
     #[must_use]
     pub fn full(dimension: Dimension, limit: Limit, now: Timestamp) -> Self {

@@ -85,6 +85,12 @@ impl Dimension {
             Name::Shared(name) => name,
         }
     }
+
+    /// The vendor: the part before the first `#`.
+    #[must_use]
+    pub fn vendor(&self) -> &str {
+        self.as_str().split_once('#').map_or(self.as_str(), |(vendor, _)| vendor)
+    }
 }
 
 const BLANK: &str = "it has white space or a control character";

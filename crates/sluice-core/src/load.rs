@@ -18,7 +18,7 @@ use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
     self, ADMITTED, DEPARTED_AT, DRAIN_RATE, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING, PENDING_SINCE,
-    REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
+    REFUSED, REFUSED_SEEN, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
 };
 use crate::timestamp::Timestamp;
 
@@ -59,6 +59,8 @@ struct Measurement {
     admitted: Amount,
     uncounted: i64,
     expired_holders: i64,
+    /// `None` in a measurement of an older version.
+    refused: Option<i64>,
     drain_rate: Option<Rate>,
     at: Timestamp,
     sequence: i64,
@@ -91,6 +93,7 @@ impl Load {
                 at,
                 uncounted: count(UNCOUNTED)?,
                 expired_holders: count(OUTLIVED_SEEN)?,
+                refused: optional(row, REFUSED_SEEN, || schema::count(row, REFUSED_SEEN))?,
                 sequence: schema::count(row, SEQUENCE)?,
                 pending_since: time(PENDING_SINCE)?,
                 departed_at: time(DEPARTED_AT)?,

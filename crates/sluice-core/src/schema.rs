@@ -1,8 +1,8 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
 //! One table per environment, on demand, with partition key [`KEY`] (string) and no sort key. The key
-//! distinguishes the rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), tickets (`ticket#{id}`),
-//! and what sweeps store (`load#...`). Clients in other languages may share it.
+//! distinguishes the rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), tickets
+//! (`ticket#openai#{id}`), and what sweeps store (`load#...`). Clients in other languages may share it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -45,6 +45,13 @@ pub const COST_PER_CALL: &str = "cost_per_call";
 pub const LIMIT_TYPE: &str = "limit_type";
 /// Bucket: number of writes, for clients that lock optimistically.
 pub const VERSION: &str = "version";
+/// Bucket, optional: the least [`PROTOCOL_VERSION`] of a client or a sweep that may use the bucket; 1 without
+/// it. Operators raise it (`sluice buckets apply --protocol`). It stands in the bucket's row, which everyone reads
+/// who uses the bucket: nobody needs a request to learn of it.
+pub const PROTOCOL: &str = "protocol";
+/// The protocol that this version speaks: what rows mean. It rises with a change that an older client or sweep would
+/// damage. `docs/operations.md` has the versions.
+pub const PROTOCOL_VERSION: i64 = 1;
 /// Bucket, optional: nothing is granted before this instant.
 pub const BLOCKED_UNTIL: &str = "blocked_until";
 /// Bucket, optional: monotone count of the slots granted.
@@ -120,6 +127,38 @@ pub const DRIFT: &str = "drift";
 /// Concurrency bucket, optional: when the sweep found [`DRIFT`].
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
+/// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
+pub const OF_BUCKET: [&str; 28] = [
+    PROTOCOL,
+    CAPACITY,
+    TOKENS,
+    REFILL_RATE,
+    LAST_REFILL_AT,
+    COST_PER_CALL,
+    LIMIT_TYPE,
+    VERSION,
+    BLOCKED_UNTIL,
+    ADMITTED,
+    ADMITTED_INLINE,
+    LEASES,
+    LOTS,
+    REPAIRED_AT,
+    RETURNED,
+    LENT,
+    OBSERVED,
+    OBSERVED_VERSION,
+    VENDOR_LIMIT,
+    VENDOR_LIMIT_WINDOW,
+    VENDOR_LIMIT_AT,
+    ADOPTS_LIMIT,
+    ADOPT_AT_LEAST,
+    SHARES,
+    COUNTED,
+    CAPPED,
+    DRIFT,
+    DRIFT_SEEN_AT,
+];
+
 /// The key of the directory. No load row has this key: a dimension has at least two parts.
 pub const DIRECTORY_KEY: &str = "load#directory";
 /// Directory: the names of the concurrency buckets, separated by spaces.
@@ -151,6 +190,8 @@ pub const TAKEN: &str = "taken";
 pub const UNCOUNTED: &str = "uncounted";
 /// Load: [`OUTLIVED`] at the last measurement.
 pub const OUTLIVED_SEEN: &str = "outlived_seen";
+/// Load, optional: [`REFUSED`] at the last measurement.
+pub const REFUSED_SEEN: &str = "refused_seen";
 /// Load: what departs a second while work is pending, averaged; 0 while unknown.
 pub const DRAIN_RATE: &str = "drain_rate";
 /// Load: when the load was last measured.
@@ -254,6 +295,14 @@ pub enum AttributeFault {
         /// `number (N)`, `string (S)` or `map (M)`.
         expected: &'static str,
     },
+    /// The row is for later versions of Sluice.
+    #[error("is {needs}, and this version of Sluice knows {knows} at most")]
+    TooNew {
+        /// The protocol that the row requires.
+        needs: i64,
+        /// [`PROTOCOL_VERSION`].
+        knows: i64,
+    },
     /// The attribute has the right type, but its value makes no sense.
     #[error("is {text:?}: {reason}")]
     BadValue {
@@ -275,6 +324,19 @@ pub struct RowError {
 }
 
 impl RowError {
+    /// What to do about the row of a bucket that cannot be read.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self.fault {
+            AttributeFault::TooNew { .. } => {
+                "update this program: the table requires a later version (docs/operations.md, \"Versions\")"
+            }
+            _ => {
+                "repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"
+            }
+        }
+    }
+
     pub(crate) fn bad(attribute: &'static str, text: &str, reason: impl fmt::Display) -> Self {
         Self {
             attribute,

@@ -1,10 +1,11 @@
 //! Tickets: a booked start that travels as text.
 //!
-//! `1.{id}.{start}.{span}.{dimension}...`, as in `1.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`. The
+//! `3.{id}.{start}.{span}.{dimension}...`, as in `3.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`. The
 //! parts are:
 //!
-//! - the version: 2 if the row lists a rest that the redeemer takes in addition, otherwise 1. A client that
-//!   does not know the rest rejects the text, so that it does not call without the rest,
+//! - the version: 4 if the row lists a rest that the redeemer takes in addition, otherwise 3. Versions 2 and 1
+//!   are those of tickets whose key does not begin with a vendor. A client that does not know a version
+//!   rejects the text, so that it does not call without the rest, nor look for the row under another key,
 //! - the id of the row,
 //! - the start in microseconds since the epoch, in base 36,
 //! - the time after the start in which the ticket may be redeemed at the latest, in microseconds, in base 36,
@@ -33,13 +34,13 @@ use row::TicketRow;
 /// Most dimensions of a ticket, the same as of a request.
 const MOST_DIMENSIONS: usize = 50;
 
-const VERSION: &str = "1";
-/// The version of a ticket with a rest.
-const VERSION_WITH_REST: &str = "2";
+/// The versions, each with whether the key names the vendor, and whether there is a rest.
+const VERSIONS: [(&str, bool, bool); 4] =
+    [("1", false, false), ("2", false, true), ("3", true, false), ("4", true, true)];
 /// Longest id, in bytes.
 const LONGEST_ID: usize = 64;
 
-/// The id of a ticket, which makes its key unique: the last segment of `ticket#{id}`.
+/// The id of a ticket, which makes its key unique: the last part of `ticket#{vendor}#{id}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketId(String);
 
@@ -51,11 +52,26 @@ impl TicketId {
         fits.then_some(Self(id))
     }
 
-    /// The partition key of the ticket's row.
+    /// The id.
     #[must_use]
-    pub fn key(&self) -> String {
-        alloc::format!("{TICKET_PREFIX}{}", self.0)
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
+
+    /// The partition key of the row. IAM distinguishes vendors by the beginning of the key
+    /// (`dynamodb:LeadingKeys`). A ticket of an older version has no vendor in its key.
+    pub(crate) fn key(&self, vendor: Option<&str>) -> String {
+        match vendor {
+            Some(vendor) => alloc::format!("{TICKET_PREFIX}{vendor}#{}", self.0),
+            None => alloc::format!("{TICKET_PREFIX}{}", self.0),
+        }
+    }
+}
+
+/// The vendor in the key of a ticket that books these dimensions: that of the first by name. Who redeems the
+/// ticket of several vendors writes the buckets of each, so any of them will do.
+pub(crate) fn vendor_of<'a>(dimensions: impl IntoIterator<Item = &'a Dimension>) -> &'a str {
+    dimensions.into_iter().min().map_or("", Dimension::vendor)
 }
 
 /// A booked start that a message carries and any process redeems. Its text is short, of letters, digits, `.`,
@@ -66,6 +82,8 @@ pub struct Ticket {
     start: Timestamp,
     use_by: Timestamp,
     dimensions: Vec<Dimension>,
+    /// Whether the key of the row has the vendor, as all have but those of an older version.
+    names_vendor: bool,
     has_rest: bool,
 }
 
@@ -103,14 +121,15 @@ impl Ticket {
     /// The partition key of the ticket's row.
     #[must_use]
     pub fn key(&self) -> String {
-        self.id.key()
+        self.id.key(self.names_vendor.then(|| vendor_of(&self.dimensions)))
     }
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = self.use_by.micros_since(self.start);
-        let version = if self.has_rest { VERSION_WITH_REST } else { VERSION };
+        let is_this = |(_, vendor, rest): &&(_, bool, bool)| (*vendor, *rest) == (self.names_vendor, self.has_rest);
+        let version = VERSIONS.iter().find(is_this).map_or("", |(version, ..)| version);
         write!(f, "{version}.{}.{}.{}", self.id.0, Base36(self.start.micros()), Base36(span))?;
         for dimension in &self.dimensions {
             f.write_str(".")?;
@@ -146,10 +165,9 @@ impl<'de> serde::Deserialize<'de> for Ticket {
 
 fn parse(text: &str) -> Result<Ticket, &'static str> {
     let mut parts = text.split('.');
-    let has_rest = match parts.next() {
-        Some(VERSION) => false,
-        Some(VERSION_WITH_REST) => true,
-        _ => return Err("it does not begin with a known version, as in \"1.\""),
+    let version = parts.next();
+    let Some((_, names_vendor, has_rest)) = VERSIONS.into_iter().find(|(known, ..)| version == Some(*known)) else {
+        return Err("it does not begin with a known version, as in \"3.\"");
     };
     let mut next = || parts.next().ok_or("it ends early: it must have an id, a start, a span and a dimension");
     let id = next()?.to_string();
@@ -170,7 +188,7 @@ fn parse(text: &str) -> Result<Ticket, &'static str> {
         return Err("it names a dimension twice");
     }
     let (start, use_by) = (Timestamp::from_micros(start), Timestamp::from_micros(use_by));
-    Ok(Ticket { id, start, use_by, dimensions, has_rest })
+    Ok(Ticket { id, start, use_by, dimensions, names_vendor, has_rest })
 }
 
 const fn is_plain(byte: u8) -> bool {
@@ -256,6 +274,7 @@ mod tests {
             start: Timestamp::from_micros(start),
             use_by: Timestamp::from_micros(start + span),
             dimensions: names.iter().map(|name| Dimension::new(name).unwrap()).collect(),
+            names_vendor: true,
             has_rest: false,
         }
     }
@@ -263,16 +282,35 @@ mod tests {
     #[test]
     fn a_ticket_is_short_and_safe_in_a_url() {
         let text = ticket("AZqz81Rb", 1_709_550_002_123_456, 59_880_000, &["openai#gpt-4o#tpm", "é#x.y"]).to_string();
-        assert_eq!(text, "1.AZqz81Rb.gtzgffzoow.znfpc.openai~23gpt-4o~23tpm.~C3~A9~23x~2Ey");
-        assert_eq!(text.parse::<Ticket>().unwrap().key(), "ticket#AZqz81Rb");
-        assert!(text.replacen("1.", "2.", 1).parse::<Ticket>().unwrap().has_rest);
+        assert_eq!(text, "3.AZqz81Rb.gtzgffzoow.znfpc.openai~23gpt-4o~23tpm.~C3~A9~23x~2Ey");
+        assert_eq!(text.parse::<Ticket>().unwrap().key(), "ticket#openai#AZqz81Rb");
+        assert!(text.replacen("3.", "4.", 1).parse::<Ticket>().unwrap().has_rest);
+    }
+
+    #[test]
+    fn a_ticket_of_an_older_version_leads_to_its_row() {
+        for (version, has_rest) in [("1", false), ("2", true)] {
+            let text = alloc::format!("{version}.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm");
+            let ticket = text.parse::<Ticket>().unwrap();
+            assert_eq!((ticket.key().as_str(), ticket.has_rest), ("ticket#AZqz81Rb", has_rest));
+            assert_eq!(ticket.to_string(), text);
+        }
+    }
+
+    /// The order of the text is that of the starts, which the key does not depend on.
+    #[test]
+    fn the_key_of_a_ticket_of_several_vendors_has_the_first_by_name() {
+        for names in [["openai#tpm", "anthropic#tpm"], ["anthropic#tpm", "openai#tpm"]] {
+            assert_eq!(ticket("a", 1, 1, &names).key(), "ticket#anthropic#a");
+        }
     }
 
     #[test]
     fn bad_text_is_told_what_is_wrong() {
         for (text, says) in [
             ("", "version"),
-            ("3.a.1.1.a~23b", "version"),
+            ("5.a.1.1.a~23b", "version"),
+            ("0.a.1.1.a~23b", "version"),
             ("1.a.1.1", "ends early"),
             ("1..1.1.a~23b", "id"),
             ("1.a b.1.1.a~23b", "id"),
@@ -302,11 +340,11 @@ mod tests {
         fn what_is_written_reads_back(
             id in "[A-Za-z0-9_-]{1,64}", start in 0..=i64::MAX, span in 0..=i64::MAX,
             names in prop::collection::btree_set("[^#\\s\\pC]{1,8}#[^#\\s\\pC]{1,8}(#[^#\\s\\pC]{1,8})?", 1..4),
-            has_rest in any::<bool>(),
+            names_vendor in any::<bool>(), has_rest in any::<bool>(),
         ) {
             let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| Dimension::new(name).is_ok()).collect();
             prop_assume!(!names.is_empty());
-            let written = Ticket { has_rest, ..ticket(&id, start, span.min(i64::MAX - start), &names) };
+            let written = Ticket { names_vendor, has_rest, ..ticket(&id, start, span.min(i64::MAX - start), &names) };
             let text = written.to_string();
             prop_assert!(text.bytes().all(|byte| is_plain(byte) || b".~".contains(&byte)), "{}", text);
             prop_assert_eq!(text.parse(), Ok(written));
@@ -314,7 +352,7 @@ mod tests {
 
         #[test]
         fn no_text_panics_and_one_ticket_has_one_text(
-            text in prop_oneof!["\\PC{0,60}", "[12]\\.[a-z]{1,3}\\.[0-9a-z]{1,14}\\.[0-9a-z]{1,14}(\\.[a-z~0-9A-F]{1,12}){1,3}"],
+            text in prop_oneof!["\\PC{0,60}", "[1-4]\\.[a-z]{1,3}\\.[0-9a-z]{1,14}\\.[0-9a-z]{1,14}(\\.[a-z~0-9A-F]{1,12}){1,3}"],
         ) {
             if let Ok(ticket) = text.parse::<Ticket>() {
                 prop_assert_eq!(ticket.to_string(), text);

@@ -134,6 +134,7 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
     let mut pipeline = Pipeline::new(store, options, deadlines, recount);
     let result = pipeline.run(&mut report).await;
     report.deadline_hit = is_over(deadlines.work) || (report.segments_unscanned > 0 && is_over(deadlines.scan));
+    report.is_scanned = result.is_ok() && report.segments_unscanned == 0;
     let recount = pipeline.into_recount();
     // If some leases were not seen, nothing can be said about their buckets.
     if result.is_err() || report.segments_unscanned > 0 || is_over(deadlines.work) {

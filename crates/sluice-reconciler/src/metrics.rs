@@ -1,16 +1,13 @@
-//! The figures of a sweep as CloudWatch metrics, in the Embedded Metric Format: log lines that CloudWatch
-//! reads as metrics.
-//!
-//! Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
+//! The figures of a sweep as CloudWatch metrics. An alarm ends as soon as its metric says zero, so a sweep that
+//! did not finish publishes nothing of what it did not find out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sluice_core::{Amount, Dimension, Timestamp};
 use sluice_ops::SweepReport;
-
-const NAMESPACE: &str = "Sluice";
-const COUNT: &str = "Count";
+use sluice_table::emf::{COUNT, Reading, line};
+use sluice_table::{ConfigError, Variable};
 
 /// Whether a sweep did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,43 +18,138 @@ pub enum Ended {
     InError,
 }
 
+/// Which metrics a sweep publishes. CloudWatch bills each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Published {
+    /// All.
+    #[default]
+    All,
+    /// Those of [`ALARMS`], of the environment and of no bucket.
+    Alarms,
+}
+
+impl Published {
+    /// From `SLUICE_METRICS`: `all` (the default) or `alarms`.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadValue`] for any other value.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let published = Variable::new("SLUICE_METRICS", lookup).parse("all or alarms", |value| match value {
+            "all" => Some(Self::All),
+            "alarms" => Some(Self::Alarms),
+            _ => None,
+        })?;
+        Ok(published.unwrap_or_default())
+    }
+
+    fn has(self, name: &str) -> bool {
+        self == Self::All || ALARMS.contains(&name)
+    }
+}
+
+/// What the alarms look at, and the two figures that show at a glance what a table does.
+pub const ALARMS: &[&str] = &[
+    "Sweeps",
+    "RestoredSlots",
+    "AlreadyCapped",
+    "Unparsable",
+    "UnreadableBuckets",
+    "Left",
+    "Refused",
+    "Drift",
+    "LeakSuspected",
+    "ExpiredButAlive",
+    "CallerRefusals",
+    "SegmentsUnscanned",
+    "DeadlineHit",
+    "ClockOffset",
+    "Pending",
+    "Duration",
+];
+
 /// The most buckets with a line of their own: CloudWatch bills each metric.
 const MOST_DIMENSIONS: usize = 100;
 
+/// What a sweep must have done for a figure to say something about the table.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// Nothing: the figure is about the run.
+    Nothing,
+    /// A request: the figure is about the run, and a run without one is no sweep.
+    Request,
+    /// The whole scan. A count above zero is true without it.
+    Scan,
+    /// The recount of every bucket. A count above zero is true without it.
+    Recount,
+    /// The recount of every bucket: a part of this sum says nothing.
+    WholeRecount,
+}
+
+impl Needs {
+    fn are_met(self, report: &SweepReport, value: &Value) -> bool {
+        let is_above_zero = value.as_f64().is_some_and(|value| value > 0.0);
+        match self {
+            Self::Nothing => true,
+            Self::Request => report.requests > 0,
+            Self::Scan => report.is_scanned || is_above_zero,
+            Self::Recount => report.is_measured || is_above_zero,
+            Self::WholeRecount => report.is_measured,
+        }
+    }
+}
+
 /// The log lines: one for the environment, and one for each concurrency bucket that has something to report.
-pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> impl Iterator<Item = Value> {
+pub fn metrics(
+    environment: &str,
+    published: Published,
+    report: &SweepReport,
+    ended: Ended,
+    now: Timestamp,
+) -> impl Iterator<Item = Value> {
     let leaked = report.leaked();
-    let all = [
-        ("Sweeps", COUNT, json!(u8::from(ended == Ended::Well))),
-        ("Restored", COUNT, json!(report.restored)),
-        ("RestoredSlots", COUNT, json!(report.restored_slots)),
-        ("AlreadyCapped", COUNT, json!(report.already_capped)),
-        ("RowsScanned", COUNT, json!(report.rows_scanned)),
-        ("Expired", COUNT, json!(report.expired)),
-        ("LostRaces", COUNT, json!(report.lost_races)),
-        ("ConflictsRetried", COUNT, json!(report.conflicts_retried)),
-        ("Unparsable", COUNT, json!(report.unparsable)),
-        ("Left", COUNT, json!(report.left)),
-        ("Refused", COUNT, json!(report.refused)),
-        ("Recounted", COUNT, json!(report.recounted)),
-        ("Drift", COUNT, slots(total(&report.drift))),
-        ("Corrected", COUNT, slots(total(&report.corrected))),
-        ("Pending", COUNT, slots(report.pending())),
-        ("LeakSuspected", COUNT, slots(total(&leaked))),
-        ("ExpiredButAlive", COUNT, json!(report.expired_holders.values().sum::<u64>())),
-        ("SegmentsUnscanned", COUNT, json!(report.segments_unscanned)),
-        ("DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
-        ("Requests", COUNT, json!(report.requests)),
-        ("Duration", "Milliseconds", json!(report.duration.as_millis())),
-    ];
+    let all = of_environment(report, &leaked, ended).into_iter().filter(|(name, ..)| published.has(name));
+    let all = line(&[("Environment", environment)], &all.collect::<Vec<_>>(), now);
+    let buckets = if published == Published::All { buckets_to_report(report) } else { Vec::new() };
     let of_dimension = move |dimension: &Dimension| {
-        let metrics = of_bucket(report, &leaked, dimension);
-        line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &metrics, now)
+        let readings = of_bucket(report, &leaked, dimension);
+        line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &readings, now)
     };
+    std::iter::once(all).chain(buckets.into_iter().map(of_dimension))
+}
+
+fn of_environment(report: &SweepReport, leaked: &BTreeMap<Dimension, Amount>, ended: Ended) -> Vec<Reading> {
+    let all = [
+        (Needs::Nothing, "Sweeps", COUNT, json!(u8::from(ended == Ended::Well))),
+        (Needs::Scan, "Restored", COUNT, json!(report.restored)),
+        (Needs::Scan, "RestoredSlots", COUNT, json!(report.restored_slots)),
+        (Needs::Scan, "AlreadyCapped", COUNT, json!(report.already_capped)),
+        (Needs::Request, "RowsScanned", COUNT, json!(report.rows_scanned)),
+        (Needs::Scan, "Expired", COUNT, json!(report.expired)),
+        (Needs::Scan, "LostRaces", COUNT, json!(report.lost_races)),
+        (Needs::Request, "ConflictsRetried", COUNT, json!(report.conflicts_retried)),
+        (Needs::Scan, "Unparsable", COUNT, json!(report.unparsable)),
+        (Needs::Scan, "UnreadableBuckets", COUNT, json!(report.unreadable_buckets)),
+        (Needs::Scan, "Left", COUNT, json!(report.left)),
+        (Needs::Scan, "Refused", COUNT, json!(report.refused)),
+        (Needs::WholeRecount, "Recounted", COUNT, json!(report.recounted)),
+        (Needs::Recount, "Drift", COUNT, slots(total(&report.drift))),
+        (Needs::Recount, "Corrected", COUNT, slots(total(&report.corrected))),
+        (Needs::WholeRecount, "Pending", COUNT, slots(report.pending())),
+        (Needs::Recount, "LeakSuspected", COUNT, slots(total(leaked))),
+        (Needs::Recount, "ExpiredButAlive", COUNT, json!(report.expired_holders.values().sum::<u64>())),
+        (Needs::Recount, "CallerRefusals", COUNT, json!(report.caller_refusals.values().sum::<u64>())),
+        (Needs::Scan, "SegmentsUnscanned", COUNT, json!(report.segments_unscanned)),
+        (Needs::Scan, "DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
+        (Needs::Request, "Requests", COUNT, json!(report.requests)),
+        (Needs::Request, "Duration", "Milliseconds", json!(report.duration.as_millis())),
+    ];
+    let known = all.into_iter().filter(|(needs, _, _, value)| needs.are_met(report, value));
     let clock = report.clock_offset.map(|offset| ("ClockOffset", "Milliseconds", json!(offset.millis().abs())));
-    let all: Vec<_> = all.into_iter().chain(clock).collect();
-    std::iter::once(line(&[("Environment", environment)], &all, now))
-        .chain(buckets_to_report(report).into_iter().map(of_dimension))
+    known.map(|(_, name, unit, value)| (name, unit, value)).chain(clock).collect()
 }
 
 /// The buckets with a line of their own: first those with a fault, then those with pending work.
@@ -66,29 +158,32 @@ fn buckets_to_report(report: &SweepReport) -> Vec<&Dimension> {
     let still = report.loads.iter().filter(|(_, load)| load.still_since().is_some()).map(|(name, _)| name);
     let busy = report.loads.iter().filter(|(_, load)| load.pending() > Amount::ZERO).map(|(name, _)| name);
     let mut seen = BTreeSet::new();
-    let all = report.drift.keys().chain(report.expired_holders.keys()).chain(restored).chain(still).chain(busy);
+    let refused = report.caller_refusals.keys();
+    let faults = report.drift.keys().chain(report.expired_holders.keys());
+    let all = faults.chain(restored).chain(still).chain(busy).chain(refused);
     all.filter(|name| seen.insert(*name)).take(MOST_DIMENSIONS).collect()
 }
 
-fn of_bucket(
-    report: &SweepReport,
-    leaked: &BTreeMap<Dimension, Amount>,
-    dimension: &Dimension,
-) -> Vec<(&'static str, &'static str, Value)> {
+fn of_bucket(report: &SweepReport, leaked: &BTreeMap<Dimension, Amount>, dimension: &Dimension) -> Vec<Reading> {
     let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
     let drift = report.drift.get(dimension).copied().unwrap_or_default();
-    let mut metrics = vec![
-        ("Restored", COUNT, json!(restored.leases)),
-        ("RestoredSlots", COUNT, json!(restored.slots)),
-        ("Drift", COUNT, slots(drift.abs())),
-        ("LeakSuspected", COUNT, slots(leaked.get(dimension).copied().unwrap_or_default())),
+    let leaked = leaked.get(dimension).copied().unwrap_or_default();
+    let refusals = report.caller_refusals.get(dimension).copied().unwrap_or_default();
+    let counts = [
+        (Needs::Scan, "Restored", COUNT, json!(restored.leases)),
+        (Needs::Scan, "RestoredSlots", COUNT, json!(restored.slots)),
+        (Needs::Recount, "Drift", COUNT, slots(drift.abs())),
+        (Needs::Recount, "LeakSuspected", COUNT, slots(leaked)),
+        (Needs::Recount, "CallerRefusals", COUNT, json!(refusals)),
     ];
+    let known = counts.into_iter().filter(|(needs, _, _, value)| needs.are_met(report, value));
+    let mut readings: Vec<Reading> = known.map(|(_, name, unit, value)| (name, unit, value)).collect();
     if let Some(load) = report.loads.get(dimension) {
-        metrics.push(("Pending", COUNT, slots(load.pending())));
+        readings.push(("Pending", COUNT, slots(load.pending())));
         let rate = load.drain_rate().map(|rate| rate.to_string().parse::<f64>().unwrap_or(f64::MAX));
-        metrics.extend(rate.map(|rate| ("DrainRate", "Count/Second", json!(rate))));
+        readings.extend(rate.map(|rate| ("DrainRate", "Count/Second", json!(rate))));
     }
-    metrics
+    readings
 }
 
 /// The sum of lost and minted slots.
@@ -96,23 +191,30 @@ fn total(by_dimension: &BTreeMap<Dimension, Amount>) -> Amount {
     by_dimension.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
 }
 
-fn line(dimensions: &[(&str, &str)], metrics: &[(&str, &str, Value)], now: Timestamp) -> Value {
-    let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
-    let defined: Vec<Value> = metrics.iter().map(|(name, unit, _)| json!({ "Name": name, "Unit": unit })).collect();
-    let mut line = Map::new();
-    line.insert(
-        "_aws".into(),
-        json!({
-            "Timestamp": now.micros() / 1_000,
-            "CloudWatchMetrics": [{ "Namespace": NAMESPACE, "Dimensions": [names], "Metrics": defined }],
-        }),
-    );
-    line.extend(dimensions.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
-    line.extend(metrics.iter().map(|(name, _, value)| ((*name).to_owned(), value.clone())));
-    Value::Object(line)
-}
-
 /// Slots may be fractions; a metric is a double.
 fn slots(slots: Amount) -> Value {
     json!(slots.to_string().parse::<f64>().unwrap_or(f64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_not_one_of_the_two_is_refused() {
+        let with = |value: &'static str| Published::from_lookup(|_| Some(value.into()));
+        assert_eq!(Published::from_lookup(|_| None), Ok(Published::All));
+        assert_eq!((with("all"), with("alarms")), (Ok(Published::All), Ok(Published::Alarms)));
+        assert!(with("emf").unwrap_err().to_string().contains("SLUICE_METRICS"), "{:?}", with("emf"));
+    }
+
+    /// A name that no sweep publishes would be an alarm that stays silent.
+    #[test]
+    fn each_name_of_an_alarm_is_published() {
+        let mut whole = SweepReport::default();
+        (whole.is_scanned, whole.is_measured, whole.requests) = (true, true, 1);
+        let mut names: BTreeSet<&str> = BTreeSet::from(["ClockOffset"]);
+        names.extend(of_environment(&whole, &BTreeMap::new(), Ended::Well).iter().map(|(name, ..)| *name));
+        assert!(ALARMS.iter().all(|name| names.contains(name)), "{ALARMS:?} and {names:?}");
+    }
 }

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use sluice_ops::{Ops, SweepError, SweepOptions, SweepReport};
 use sluice_table::{Clock, ConfigError, StoreError};
 
+use crate::guard::{Lost, guarded};
 use crate::log::print;
-use crate::metrics::{Ended, metrics};
+use crate::metrics::{Ended, Published, metrics};
 
 /// The event that starts a sweep. Its content does not matter.
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,9 @@ pub enum ReconcileError {
     /// The table failed.
     #[error("the sweep stopped: {0}")]
     Sweep(#[source] StoreError),
+    /// The sweep panicked, or did not end in time.
+    #[error(transparent)]
+    Lost(#[from] Lost),
 }
 
 impl From<ReconcileError> for Diagnostic {
@@ -39,6 +43,8 @@ impl From<ReconcileError> for Diagnostic {
         let error_type = match &error {
             ReconcileError::Config(_) => "Config",
             ReconcileError::Sweep(_) => "Sweep",
+            ReconcileError::Lost(Lost::Panicked(_)) => "Panic",
+            ReconcileError::Lost(Lost::TimedOut(_)) => "Timeout",
         };
         Self { error_type: error_type.into(), error_message: error.to_string() }
     }
@@ -50,6 +56,7 @@ pub struct Reconciler {
     ops: Result<Ops, ConfigError>,
     environment: String,
     options: Result<SweepOptions, ConfigError>,
+    published: Result<Published, ConfigError>,
 }
 
 impl Reconciler {
@@ -64,7 +71,7 @@ impl Reconciler {
             tracing::warn!(event = "reconciler.cold", %error);
         }
         let environment = std::env::var("SLUICE_ENV").ok().filter(|environment| !environment.is_empty());
-        Self::new(ops, environment).with_options(SweepOptions::from_env())
+        Self::new(ops, environment).with_options(SweepOptions::from_env()).publishing(Published::from_env())
     }
 
     /// A function for this table. Without an environment, its metrics carry the table's name.
@@ -72,7 +79,7 @@ impl Reconciler {
     pub fn new(ops: Result<Ops, ConfigError>, environment: Option<String>) -> Self {
         let table = || ops.as_ref().map_or_else(|_| "unknown".to_owned(), |ops| ops.table().to_owned());
         let environment = environment.unwrap_or_else(table);
-        Self { ops, environment, options: Ok(SweepOptions::default()) }
+        Self { ops, environment, options: Ok(SweepOptions::default()), published: Ok(Published::default()) }
     }
 
     /// Sweeps with these options, within the time that Lambda gives. If the options cannot be used, every run
@@ -83,32 +90,41 @@ impl Reconciler {
         self
     }
 
+    /// Publishes these metrics. If the choice cannot be used, every run reports why, and publishes all.
+    #[must_use]
+    pub fn publishing(mut self, published: Result<Published, ConfigError>) -> Self {
+        self.published = published;
+        self
+    }
+
     /// Sweeps, logs the report and its metrics, and returns the report.
     ///
     /// # Errors
     /// [`ReconcileError`], which Lambda counts, for variables that cannot be used and for a table that does
-    /// not answer. A row that cannot be read is not an error, nor is a sweep that runs out of time.
+    /// not answer. A row that cannot be read is not an error, nor is a sweep that leaves work because its time
+    /// is over. A sweep that panics, or does not end by itself, is an error.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
-        let (ops, mut options) = match (&self.ops, &self.options) {
-            (Ok(ops), Ok(options)) => (ops, options.clone()),
-            (Err(error), _) | (_, Err(error)) => {
+        let (ops, mut options) = match (&self.ops, &self.options, &self.published) {
+            (Ok(ops), Ok(options), Ok(_)) => (ops.clone(), options.clone()),
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
                 let error = ReconcileError::Config(error.to_string());
                 self.log(&SweepReport::default(), Some(&error));
                 return Err(error);
             }
         };
         options.budget = Some(budget(time_left));
-        match ops.sweep(options).await {
-            Ok(report) => {
+        let swept = guarded(longest(time_left), async move { ops.sweep(options).await }).await;
+        let (report, error) = match swept {
+            Ok(Ok(report)) => {
                 self.log(&report, None);
-                Ok(json!(report))
+                return Ok(json!(report));
             }
-            Err(SweepError { report, source }) => {
-                let error = ReconcileError::Sweep(source);
-                self.log(&report, Some(&error));
-                Err(error)
-            }
-        }
+            Ok(Err(SweepError { report, source })) => (*report, ReconcileError::Sweep(source)),
+            // What it did before is done, and not known.
+            Err(lost) => (SweepReport::default(), ReconcileError::Lost(lost)),
+        };
+        self.log(&report, Some(&error));
+        Err(error)
     }
 
     /// Logs the result of a run.
@@ -122,7 +138,8 @@ impl Reconciler {
         let ended = if error.is_none() && read_something { Ended::Well } else { Ended::InError };
         // CloudWatch drops metrics whose time is hours off.
         let now = self.ops.as_ref().map_or_else(|_| Clock::system().now(), Ops::now);
-        for line in metrics(&self.environment, report, ended, now) {
+        let published = self.published.as_ref().copied().unwrap_or_default();
+        for line in metrics(&self.environment, published, report, ended, now) {
             print(&line);
         }
     }
@@ -141,6 +158,11 @@ struct Failed<'a> {
 #[must_use]
 pub fn budget(time_left: Duration) -> Duration {
     time_left.saturating_sub((time_left / 10).clamp(Duration::from_millis(500), Duration::from_secs(3)))
+}
+
+/// When a run that did not end by itself is cut off: after the [`budget`], while there is time for a report.
+fn longest(time_left: Duration) -> Duration {
+    time_left.saturating_sub((time_left.saturating_sub(budget(time_left))) / 4)
 }
 
 /// The time until Lambda ends the invocation.

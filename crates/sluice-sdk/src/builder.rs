@@ -26,6 +26,7 @@ use crate::lane::background::Background;
 use crate::lane::cache::Cache;
 use crate::lane::fallback::Fallback;
 use crate::lane::inner::Inner;
+use crate::telemetry::{self, emf};
 
 impl Client {
     /// Creates a client from the `SLUICE_*` variables and the AWS credentials of the environment. Makes no
@@ -271,6 +272,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether this process prints its refusals and outages as metrics of CloudWatch (`SLUICE_METRICS=emf`), for
+    /// callers in AWS Lambda; off by default. As [`emf::install`](crate::emf::install); a recorder that the program
+    /// has installed stays, with a warning.
+    #[must_use]
+    pub const fn emf(mut self, on: bool) -> Self {
+        self.config.emf = on;
+        self
+    }
+
     /// The clock from which the client reads the time; tests move it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -338,8 +348,14 @@ impl ClientBuilder {
     }
 
     fn over(self, store: Store) -> Client {
-        describe_metrics();
         let config = self.config;
+        if config.emf
+            && let Err(error) = emf::install_for_table(store.table())
+        {
+            tracing::warn!(event = "metrics.not_printed", %error);
+        }
+        describe_metrics();
+        telemetry::begin();
         if config.mode.is_shadow() {
             tracing::info!(event = "mode.shadow", table = store.table(), "every call goes on at once, and is counted");
         }

@@ -78,6 +78,8 @@ pub(crate) struct Config {
     pub(crate) warn_at: Option<Factor>,
     /// Whether the process notes what it uses of each bucket.
     pub(crate) note_use: bool,
+    /// Whether this process prints metrics for CloudWatch.
+    pub(crate) emf: bool,
 }
 
 impl Config {
@@ -105,6 +107,7 @@ impl Config {
             vendors: Vendors::default(),
             warn_at: WARN_AT.parse().ok(),
             note_use: true,
+            emf: false,
         }
     }
 
@@ -153,6 +156,9 @@ impl Config {
                 .parse("off, or a part above 0 and below 1, as in 0.8 or 80%", warn_at)?
                 .unwrap_or(defaults.warn_at),
             note_use: var("SLUICE_NOTE_USE").parse("on or off", on_or_off)?.unwrap_or(defaults.note_use),
+            emf: var("SLUICE_METRICS")
+                .parse("emf or off; all and alarms, which are for sweeps, count as off", emf)?
+                .unwrap_or(defaults.emf),
             share: var("SLUICE_SHARE")
                 .parse("the name of a share, as in checkout/batch, or common", share)?
                 .unwrap_or(defaults.share),
@@ -192,6 +198,14 @@ fn share(text: &str) -> Option<Option<ShareName>> {
 
 fn mode(text: &str) -> Option<Mode> {
     [Mode::Enforce, Mode::Shadow].into_iter().find(|mode| mode.as_str() == text)
+}
+
+fn emf(text: &str) -> Option<bool> {
+    match text {
+        "emf" => Some(true),
+        "off" | "all" | "alarms" => Some(false),
+        _ => None,
+    }
 }
 
 fn leases(text: &str) -> Option<Leases> {

@@ -94,6 +94,16 @@ pub mod reservations {
     pub use crate::call::tracker::{ReservationError, ReservationTracker, Tracked};
 }
 
+/// Metrics of callers in AWS Lambda, which no collector can scrape: CloudWatch reads them from the log.
+///
+/// ```no_run
+/// sluice_sdk::emf::install()?; // once, at the start of the program; or set SLUICE_METRICS=emf
+/// # Ok::<(), sluice_sdk::emf::InstallError>(())
+/// ```
+pub mod emf {
+    pub use crate::telemetry::emf::{InstallError, flush, install};
+}
+
 /// Credentials that a program has:
 /// [`ClientBuilder::connect_with_credentials`](crate::ClientBuilder::connect_with_credentials).
 #[cfg(feature = "aws-config")]

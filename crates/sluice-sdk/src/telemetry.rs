@@ -10,6 +10,7 @@ use sluice_table::metric as names;
 use crate::telemetry::label::OTHER;
 use crate::telemetry::meters::Meters;
 
+pub(crate) mod emf;
 pub(crate) mod label;
 pub(crate) mod meters;
 pub(crate) mod span;
@@ -40,6 +41,43 @@ impl Source {
             Self::Local => "local",
             Self::Shadow => "shadow",
         }
+    }
+}
+
+/// Registers the counters of a client that have no bucket, at zero. A collector that first sees a counter with
+/// its first event does not see that event.
+pub(crate) fn begin() {
+    for outcome in ["local", "error"] {
+        names::UNAVAILABLE.counter([outcome.into()]).increment(0);
+    }
+    for outcome in ["restored", "nothing", "left", "denied", "failed"] {
+        names::HEALS.counter([outcome.into()]).increment(0);
+    }
+    names::ESTIMATES_CUT.counter([]).increment(0);
+}
+
+/// As [`begin`], the counters of a bucket that this process meets: those that alerts look at.
+pub(crate) fn meet(bucket: &SharedString) {
+    let of_bucket = [
+        &names::EXPIRED_BUT_ALIVE,
+        &names::COOL_DOWNS,
+        &names::LIMIT_NEAR,
+        &names::VENDOR_LOWERED,
+        &names::VENDOR_LIMIT_LOWER,
+        &names::SLOT_TIMEOUTS,
+    ];
+    of_bucket.into_iter().for_each(|metric| metric.counter([bucket.clone()]).increment(0));
+    let of_reason = [
+        (&names::GRANTS, &["table"][..]),
+        (&names::REFUSALS, &["exhausted", "no_free_slot", "cooling_down", "contended"]),
+        (&names::VENDOR_REFUSALS, &["rate", "concurrency", "busy", "quota"]),
+        (&names::RELEASES, &["given_back", "failed"]),
+    ];
+    for (metric, reasons) in of_reason {
+        reasons.iter().for_each(|reason| metric.counter([bucket.clone(), (*reason).into()]).increment(0));
+    }
+    for decision in ["over_slo", "upstream_down"] {
+        names::ADMISSION.counter([bucket.clone(), decision.into(), "enforce".into()]).increment(0);
     }
 }
 

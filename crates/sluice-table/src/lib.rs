@@ -12,6 +12,7 @@ mod create;
 #[cfg(feature = "aws-config")]
 mod credentials;
 mod dates;
+pub mod emf;
 #[cfg(feature = "aws-config")]
 mod http;
 pub mod metric;

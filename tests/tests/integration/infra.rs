@@ -8,7 +8,7 @@ use sluice_core::ClockOffset;
 use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
 use sluice_ops::SweepOptions;
-use sluice_reconciler::{Ended, metrics};
+use sluice_reconciler::{Ended, Published, metrics};
 use sluice_sdk::{Outcome, Request, StoreError};
 use sluice_testkit::Rights;
 
@@ -81,7 +81,7 @@ async fn published() -> [BTreeSet<String>; 2] {
     report.clock_offset = ClockOffset::of_reply(noon, noon, noon);
     held.release().await.unwrap();
     let mut names = [BTreeSet::new(), BTreeSet::new()];
-    for line in metrics("pre", &report, Ended::Well, Timestamp::from_secs(0)) {
+    for line in metrics("pre", Published::All, &report, Ended::Well, Timestamp::from_secs(0)) {
         let of = usize::from(line["VendorDimension"].is_string());
         let defined = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
         names[of].extend(defined.iter().map(|metric| metric["Name"].as_str().unwrap().to_owned()));

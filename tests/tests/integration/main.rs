@@ -60,6 +60,7 @@ mod outage;
 mod overload;
 mod pauses;
 mod prefetch;
+mod protocol;
 mod reconciler;
 mod recount;
 mod recount_races;

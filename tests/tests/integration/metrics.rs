@@ -3,6 +3,7 @@
 mod clock;
 mod document;
 mod everything;
+mod from_nothing;
 mod idle;
 pub(crate) mod spans;
 

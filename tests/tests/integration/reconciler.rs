@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
-use sluice_core::Timestamp;
-use sluice_ops::{Ops, SweepOptions};
-use sluice_reconciler::{Ended, ReconcileError, Reconciler, Trigger, metrics};
+use sluice_core::{Dimension, Load, Timestamp};
+use sluice_ops::{Observer, Ops, SweepOptions, SweepReport};
+use sluice_reconciler::{ALARMS, Ended, Published, ReconcileError, Reconciler, Trigger, metrics};
 use sluice_sdk::{Client, ConfigError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::Instant;
@@ -69,13 +69,139 @@ async fn the_metrics_are_the_report() {
     world.pass_lease();
     let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let now = Timestamp::from_secs(1_709_550_002);
-    let lines: Vec<Value> = metrics("pre", &report, Ended::Well, now).collect();
+    let lines: Vec<Value> = metrics("pre", Published::All, &report, Ended::Well, now).collect();
     lines.iter().for_each(check);
     let [all, of_slots] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!((&all["Environment"], &all["Sweeps"], &all["Restored"]), (&json!("pre"), &json!(1), &json!(1)));
     assert_eq!((&all["RestoredSlots"], &all["Drift"], &all["Recounted"]), (&json!(1), &json!(2.0), &json!(1)));
     assert_eq!((&of_slots["VendorDimension"], &of_slots["Drift"]), (&json!(SLOTS), &json!(2.0)));
-    assert_eq!(metrics("pre", &report, Ended::InError, now).next().unwrap()["Sweeps"], 0);
+    assert_eq!(metrics("pre", Published::All, &report, Ended::InError, now).next().unwrap()["Sweeps"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_cannot_be_read_is_named_and_published() {
+    let world = World::with_slots(SLOTS, 2).await;
+    world.rate("openai#rpm", 10, 60).await;
+    let mut row = world.row("openai#rpm").await.unwrap();
+    row.insert("capacity".into(), crate::world::text("many"));
+    world.put(row).await;
+    let report = reconciler(&world).reconcile(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(report["unreadable_buckets"], 1);
+    assert_eq!(report["unreadable"], json!({ "openai#rpm": "attribute \"capacity\" is not a number (N)" }));
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let all = metrics("pre", Published::All, &report, Ended::Well, Timestamp::from_secs(1_709_550_002)).next().unwrap();
+    assert_eq!((&all["UnreadableBuckets"], &all["Unparsable"]), (&json!(1), &json!(0)));
+}
+
+/// Zero would end an alarm that is true.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_did_not_finish_publishes_nothing_that_it_did_not_find_out() {
+    let world = with_ended(3).await;
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let now = Timestamp::from_secs(1_709_550_002);
+    let of = |report, ended| metrics("pre", Published::All, report, ended, now).next().unwrap();
+    let by_a_whole_scan = ["Unparsable", "UnreadableBuckets", "Refused", "Left", "AlreadyCapped", "RestoredSlots"];
+    let by_a_recount = ["Drift", "LeakSuspected", "ExpiredButAlive", "CallerRefusals", "Pending", "Recounted"];
+
+    let whole = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let line = of(&whole, Ended::Well);
+    assert!(by_a_whole_scan.iter().chain(&by_a_recount).all(|name| line[name].is_number()), "{line}");
+
+    world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
+    let failed = world.client().ops().sweep(SweepOptions::default()).await.unwrap_err().report;
+    let line = of(&failed, Ended::InError);
+    assert!(by_a_whole_scan.iter().chain(&by_a_recount).all(|name| line[name].is_null()), "{line}");
+    assert_eq!((&line["Sweeps"], &line["SegmentsUnscanned"]), (&json!(0), &json!(16)));
+    world.dynamo.faults().clear();
+
+    world.dynamo.faults().always(Operation::BatchGetItem, Fault::throttled());
+    let unmeasured = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let line = of(&unmeasured, Ended::Well);
+    assert!(by_a_whole_scan.iter().all(|name| line[name] == 0), "{line}");
+    assert!(by_a_recount.iter().all(|name| line[name].is_null()), "{line}");
+
+    let none = of(&SweepReport::default(), Ended::InError);
+    let names: Vec<&str> = none["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|metric| metric["Name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Sweeps"], "a run without a request");
+}
+
+/// What a part of a scan found is true of the whole table.
+#[tokio::test(start_paused = true)]
+async fn what_a_sweep_found_before_it_failed_is_published() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let mut report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    (report.is_scanned, report.is_measured, report.unreadable_buckets) = (false, false, 1);
+    let now = Timestamp::from_secs(1_709_550_002);
+    let line = metrics("pre", Published::All, &report, Ended::InError, now).next().unwrap();
+    assert_eq!((&line["UnreadableBuckets"], &line["Unparsable"]), (&json!(1), &Value::Null));
+}
+
+#[derive(Debug)]
+struct Panics;
+
+impl Observer for Panics {
+    fn measured(&self, _: &Dimension, _: &Load) {
+        panic!("a fault of the program");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_error_of_the_run() {
+    let world = with_ended(1).await;
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let ops = world.client().ops().observed_by(std::sync::Arc::new(Panics));
+    let error = Reconciler::new(Ok(ops), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
+    assert!(error.to_string().contains("a fault of the program"), "{error}");
+    assert_eq!(Diagnostic::from(error).error_type, "Panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_smaller_choice_of_metrics_has_those_of_the_alarms_and_no_bucket() {
+    let world = with_ended(3).await;
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    world.add_tokens(SLOTS, "-2").await;
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let now = Timestamp::from_secs(1_709_550_002);
+    let lines: Vec<Value> = metrics("pre", Published::Alarms, &report, Ended::Well, now).collect();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    check(line);
+    let declared = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
+    let names: Vec<&str> = declared.iter().map(|metric| metric["Name"].as_str().unwrap()).collect();
+    assert!(names.len() >= ALARMS.len() - 1 && names.iter().all(|name| ALARMS.contains(name)), "{names:?}");
+    assert!(metrics("pre", Published::All, &report, Ended::Well, now).count() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_callers_are_published_once() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    for _ in 0..2 {
+        client.ops().sweep(SweepOptions::default()).await.unwrap();
+        world.pass(Duration::from_secs(10));
+    }
+    let held = take(&client, SLOTS).await;
+    for _ in 0..3 {
+        crate::world::refusal(&client, SLOTS).await;
+    }
+    client.finish_healing().await;
+    world.pass(Duration::from_secs(10));
+    let noted = world.row(&format!("load#{SLOTS}")).await.unwrap()["refused"].as_n().unwrap().parse::<u64>().unwrap();
+    assert!(noted > 0);
+    let now = Timestamp::from_secs(1_709_550_002);
+    let mut published = Vec::new();
+    for _ in 0..2 {
+        let report = client.ops().sweep(SweepOptions::default()).await.unwrap();
+        let line = metrics("pre", Published::All, &report, Ended::Well, now).next().unwrap();
+        published.push(line["CallerRefusals"].as_u64().unwrap());
+        world.pass(Duration::from_secs(10));
+    }
+    assert_eq!(published, [noted, 0]);
+    held.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

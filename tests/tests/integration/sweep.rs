@@ -75,6 +75,55 @@ async fn a_bucket_that_cannot_be_read_fails_its_leases_and_no_others() {
     assert_eq!((report.refused, report.restored, world.leases().await), (2, 1, 2));
 }
 
+/// Nobody has to hold a lease for a sweep to find the buckets, and no sweep has to know them.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_cannot_be_read_is_counted_and_named() {
+    let world = World::with_slots(SLOTS, 2).await;
+    world.rate("openai#rpm", 10, 60).await;
+    world.rate("openai#tpm", 10, 60).await;
+    for name in [SLOTS, "openai#rpm"] {
+        let mut row = world.row(name).await.unwrap();
+        row.insert("capacity".into(), text("many"));
+        world.put(row).await;
+    }
+    for _ in 0..2 {
+        let report = sweep(&world).await;
+        assert_eq!((report.unreadable_buckets, report.unparsable, report.refused), (2, 0, 0));
+        let named: Vec<_> = report.unreadable.iter().map(|(name, fault)| format!("{name}: {fault}")).collect();
+        let fault = "attribute \"capacity\" is not a number (N)";
+        assert_eq!(named, [format!("{SLOTS}: {fault}"), format!("openai#rpm: {fault}")]);
+    }
+    let row = world.row("openai#rpm").await.unwrap();
+    assert_eq!(row["capacity"], text("many"), "a sweep changes no such bucket");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_names_of_unreadable_buckets_are_bounded() {
+    let world = World::with_slots(SLOTS, 2).await;
+    for at in 0..25 {
+        let name = format!("vendor{at}#rpm");
+        world.rate(&name, 10, 60).await;
+        let mut row = world.row(&name).await.unwrap();
+        row.remove("version");
+        world.put(row).await;
+    }
+    let report = sweep(&world).await;
+    assert_eq!((report.unreadable_buckets, report.unreadable.len()), (25, 20));
+}
+
+/// What is in the table beside buckets is none, and a bucket with everything that callers write is readable.
+#[tokio::test(start_paused = true)]
+async fn a_healthy_table_has_no_unreadable_bucket() {
+    let world = World::with_slots(SLOTS, 2).await;
+    world.rate("openai#rpm", 1, 60).await;
+    let client = world.client();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
+    crash(&world, SLOTS, 1).await;
+    crash(&world, "openai#rpm", 1).await;
+    client.cool_down(&dimension("openai#rpm"), Duration::from_secs(1)).await.unwrap();
+    assert_eq!(sweep(&world).await.unreadable_buckets, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_dynamodb_never_accepts_keeps_no_other() {
     let world = World::with_slots(SLOTS, 4).await;

@@ -55,6 +55,38 @@ async fn is_granted(client: &Client, ticket: &Ticket) -> bool {
     redeem(client, ticket).await.granted().is_some()
 }
 
+/// IAM distinguishes products by the beginning of keys: `ticket#openai#*`.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_ticket_begins_with_its_vendor() {
+    let world = drained().await;
+    let client = world.client();
+    let ticket = carried(&client).await;
+    assert!(ticket.key().starts_with("ticket#openai#"), "{}", ticket.key());
+    assert!(world.row(&ticket.key()).await.is_some());
+}
+
+/// Messages that carry tickets outlive the deployment of a new version.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_that_an_older_version_booked_is_redeemed() {
+    let world = drained().await;
+    let client = world.client();
+    let ticket = carried(&client).await;
+    let mut row = world.row(&ticket.key()).await.unwrap();
+    world.delete(&ticket.key()).await;
+    let older: Ticket = ticket.to_string().replacen("3.", "1.", 1).parse().unwrap();
+    assert!(!older.key().contains("openai"), "{}", older.key());
+    row.insert("vendor_dimension".into(), text(&older.key()));
+    world.put(row).await;
+    let retry = match redeem(&client, &older).await {
+        Redeemed::RetryIn(retry) => retry,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(retry.ticket().unwrap().to_string(), older.to_string(), "the same ticket, of its version");
+    world.pass(retry.wait());
+    assert!(is_granted(&client, &older).await);
+    assert!(!is_granted(&client, &older).await, "once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_start_is_booked_here_and_redeemed_by_another_process_without_acquiring_again() {
     let world = drained().await;

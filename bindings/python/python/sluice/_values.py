@@ -227,6 +227,9 @@ class SweepReport:
     """Leases given back."""
     restored_slots: int
     unparsable: int
+    """Leases that cannot be read."""
+    unreadable_buckets: int
+    """Buckets that cannot be read: all of their callers get errors."""
     left: int
     """Leases left to the next sweep."""
     requests: int

@@ -1,6 +1,6 @@
 //! Findings about buckets: unreadable, above the vendor's limit, inconsistent, or held by a cool-down.
 
-use sluice_ops::Survey;
+use sluice_ops::{BucketFault, Survey};
 use sluice_sdk::core::{Amount, Bucket, Timestamp};
 
 use super::finding::{Check, Finding};
@@ -18,7 +18,10 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_slots(bucket));
             }
             Err(fault) => {
-                let todo = "repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again";
+                let todo = match fault {
+                    BucketFault::Row(fault) => fault.advice(),
+                    _ => "remove the row, or move it to a table of its own",
+                };
                 findings.push(Finding::problem(
                     Check::Rows,
                     &row.key,

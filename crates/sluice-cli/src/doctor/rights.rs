@@ -1,7 +1,7 @@
 //! Finds out which rights of the caller policy (`infra/modules/caller-policy`) this role lacks, by requests
 //! that change nothing.
 
-use sluice_sdk::core::schema::{LEASE_PREFIX, TICKET_PREFIX};
+use sluice_sdk::core::schema::{LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_table::{Probe, Probed};
 
 use super::finding::{Check, Finding};
@@ -14,14 +14,29 @@ pub(super) const ON_ROWS: [(&str, &[&str]); 2] =
 /// Actions on the table, to give back what crashed callers held.
 pub(super) const HEALING: [&str; 1] = ["dynamodb:Scan"];
 
-/// Keys of rows that belong to nothing and have no prefix: one like a bucket's, one like a load row's.
-const BUCKET: &str = "sluice#doctor";
-const LOAD: &str = "load#sluice#doctor";
+/// The rows that are tried: of a vendor, for a role that may use no other, or of any.
+#[derive(Clone, Copy)]
+struct Tried<'a> {
+    vendor: Option<&'a str>,
+}
 
-pub(super) async fn examine(probe: Probe<'_>) -> Vec<Finding> {
+impl Tried<'_> {
+    /// The name of a bucket that is none: rows of it belong to nothing.
+    fn bucket(self) -> String {
+        format!("{}#sluice-doctor", self.vendor.unwrap_or("sluice"))
+    }
+
+    /// The rows with this prefix, as a policy names them.
+    fn pattern(self, prefix: &str) -> String {
+        self.vendor.map_or_else(|| format!("{prefix}*"), |vendor| format!("{prefix}{vendor}#*"))
+    }
+}
+
+pub(super) async fn examine(probe: Probe<'_>, vendor: Option<&str>) -> Vec<Finding> {
+    let tried = Tried { vendor };
     let of_callers = [&CALLER[..], &ON_ROWS.map(|(action, _)| action)].concat();
-    let (callers, failures_of_callers) = lacks_and_failures(probe, &of_callers).await;
-    let (heals, failures_of_heals) = lacks_and_failures(probe, &HEALING).await;
+    let (callers, failures_of_callers) = lacks_and_failures(probe, tried, &of_callers).await;
+    let (heals, failures_of_heals) = lacks_and_failures(probe, tried, &HEALING).await;
     let table = probe.table();
     let mut findings = Vec::new();
     for (action, on) in &callers {
@@ -31,8 +46,9 @@ pub(super) async fn examine(probe: Probe<'_>) -> Vec<Finding> {
     let mut may_call = false;
     if callers.is_empty() && failures_of_callers.is_empty() {
         // The writes of an acquire and of a release.
-        let (taken, given) = (format!("{LEASE_PREFIX}{BUCKET}#taken"), format!("{LEASE_PREFIX}{BUCKET}#given"));
-        let probed = probe.right_to_transact(BUCKET, &taken, &given).await;
+        let bucket = tried.bucket();
+        let (taken, given) = (format!("{LEASE_PREFIX}{bucket}#taken"), format!("{LEASE_PREFIX}{bucket}#given"));
+        let probed = probe.right_to_transact(&bucket, &taken, &given).await;
         may_call = matches!(probed, Probed::Given(()));
         findings.push(of_transactions(table, probed));
     }
@@ -78,11 +94,17 @@ fn failed(table: &str, action: &str, why: &str) -> Finding {
 }
 
 /// The missing actions, each with the rows that it is missing on, and the probes without a result.
-async fn lacks_and_failures(probe: Probe<'_>, actions: &[&'static str]) -> (Vec<(&'static str, String)>, Vec<Finding>) {
+async fn lacks_and_failures(
+    probe: Probe<'_>,
+    tried: Tried<'_>,
+    actions: &[&'static str],
+) -> (Vec<(&'static str, String)>, Vec<Finding>) {
     let (mut lacks, mut failures) = (Vec::new(), Vec::new());
     for action in actions {
         let (mut on, mut why_not) = (Vec::new(), None);
-        for (rows, key) in rows_of(action) {
+        let all = rows_of(tried, action);
+        let how_many = all.len();
+        for (rows, key) in all {
             match probe.right(action, &key).await {
                 Probed::Given(()) => {}
                 Probed::Denied => on.push(rows),
@@ -91,7 +113,7 @@ async fn lacks_and_failures(probe: Probe<'_>, actions: &[&'static str]) -> (Vec<
         }
         failures.extend(why_not.map(|why| failed(probe.table(), action, &why)));
         if !on.is_empty() {
-            let on = if on.len() == rows_of(action).len() { all_of(action) } else { on.join(", ") };
+            let on = if on.len() == how_many { all_of(tried, action) } else { on.join(", ") };
             lacks.push((*action, on));
         }
     }
@@ -99,22 +121,24 @@ async fn lacks_and_failures(probe: Probe<'_>, actions: &[&'static str]) -> (Vec<
 }
 
 /// The rows that an action applies to, as a policy names them, each with a key to probe.
-fn rows_of(action: &str) -> Vec<(String, String)> {
-    let with_prefix = |prefix: &&str| (format!("{prefix}*"), format!("{prefix}{BUCKET}#probe"));
+fn rows_of(tried: Tried<'_>, action: &str) -> Vec<(String, String)> {
+    let bucket = tried.bucket();
+    let with_prefix = |prefix: &&str| (tried.pattern(prefix), format!("{prefix}{bucket}#probe"));
     if let Some(prefixes) = only_on(action) {
         return prefixes.iter().map(with_prefix).collect();
     }
     if action == "dynamodb:Scan" {
         return vec![("the table".into(), String::new())];
     }
-    let others = [("buckets".into(), BUCKET.into()), ("load#*".into(), LOAD.into())];
+    let load = format!("{LOAD_PREFIX}{bucket}");
+    let others = [("buckets".into(), bucket.clone()), (tried.pattern(LOAD_PREFIX), load)];
     others.into_iter().chain([LEASE_PREFIX, TICKET_PREFIX].iter().map(with_prefix)).collect()
 }
 
 /// Everything that an action applies to, for a message that the action is missing on all of it.
-fn all_of(action: &str) -> String {
+fn all_of(tried: Tried<'_>, action: &str) -> String {
     let Some(prefixes) = only_on(action) else { return "the table".into() };
-    let rows: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
+    let rows: Vec<String> = prefixes.iter().map(|prefix| tried.pattern(prefix)).collect();
     rows.join(", ")
 }
 

@@ -19,6 +19,7 @@ pub(super) async fn examine(probe: Probe<'_>, place: Place) -> Vec<Finding> {
                 findings.push(of_state(table, &described));
                 findings.push(of_billing(table, described.provisioned));
                 findings.push(of_key(table, &described));
+                findings.extend(of_replicas(table, &described.replicas));
                 findings.push(of_protection(table, &described).at_most_a_note_if(place.is_sandbox));
             }
         }
@@ -79,6 +80,14 @@ fn of_key(table: &str, described: &TableDescription) -> Finding {
         "a key cannot be changed: create another table with the key {KEY} (S) alone, and set SLUICE_TABLE_NAME to its name"
     );
     Finding::problem(Check::Key, table, format!("the partition key is {partition}{kind}{sort}"), todo)
+}
+
+/// Replicas copy rows after they were written, and the last write wins: a condition sees its own Region alone.
+fn of_replicas(table: &str, replicas: &[String]) -> Option<Finding> {
+    let todo = "remove the replicas, or let no client and no reconciler use them: in two Regions, one limit is granted twice, and slots \
+                are lost and minted (docs/operations.md, \"After a disaster\")";
+    let what = || format!("a global table, with replicas in {}", replicas.join(", "));
+    (!replicas.is_empty()).then(|| Finding::problem(Check::Table, table, what(), todo))
 }
 
 fn of_protection(table: &str, described: &TableDescription) -> Finding {

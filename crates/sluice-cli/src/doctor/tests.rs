@@ -40,7 +40,7 @@ async fn findings(dynamo: &EmbeddedDynamo) -> Vec<Finding> {
 }
 
 async fn found(dynamo: &EmbeddedDynamo, place: Place) -> Vec<Finding> {
-    finding::sorted(examine(&dynamo.client(TABLE), place, WATCHED).await)
+    finding::sorted(examine(&dynamo.client(TABLE), place, None, WATCHED).await)
 }
 
 /// The one finding of a check that reports more than `Fine`, or `None`.
@@ -123,6 +123,6 @@ async fn a_clock_that_is_off_is_told() {
     assert_eq!(finding_of(&findings(&dynamo).await, Check::Clock), None);
     // A `Date` has whole seconds, so of the three seconds that the clock is behind, two are certain.
     let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
-    let found = examine(&client, Place { is_sandbox: false }, WATCHED).await;
+    let found = examine(&client, Place { is_sandbox: false }, None, WATCHED).await;
     assert_finding(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
 }

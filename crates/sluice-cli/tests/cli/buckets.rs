@@ -32,6 +32,21 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
 }
 
 #[test]
+fn a_file_can_require_a_protocol() {
+    let limits = file("protocol.toml", LIMITS);
+    let limits = limits.to_str().unwrap();
+    let sandbox = Sandbox::start(&["--buckets", limits]);
+    for raised in [2, 0] {
+        let applied = sandbox.run(&["buckets", "apply", limits, "--protocol", "1"]);
+        let said = text(&applied.stderr);
+        assert!(applied.status.success() && said.contains(&format!("required by {raised} more buckets")), "{said}");
+    }
+    let unknown = sandbox.run(&["buckets", "apply", limits, "--protocol", "2"]);
+    assert!(text(&unknown.stderr).contains("--protocol"), "a version sets no protocol that it does not know");
+    sandbox.stdout(&["acquire", "openai#rpm"]);
+}
+
+#[test]
 fn a_change_of_the_floor_is_shown_and_applied() {
     let sandbox = Sandbox::start(&[]);
     let bucket = "[[bucket]]\ndimension = \"a#rpm\"\ntype = \"requests\"\ncapacity = 500\nwindow = \"1m\"\n";

@@ -23,6 +23,18 @@ fn a_killed_holders_slot_comes_back_by_a_sweep() {
     sandbox.stdout(&["acquire", slot]);
 }
 
+#[test]
+fn a_sweep_names_a_bucket_that_cannot_be_read() {
+    let limits = file("unreadable.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    sandbox.set("openai#rpm", "capacity", "many");
+    let report = sandbox.stdout(&["reconcile", "--once"]);
+    assert!(report.contains("openai#rpm: the row cannot be read") && report.contains("capacity"), "{report}");
+    assert_eq!(sandbox.json(&["reconcile", "--once", "--json"])["unreadable_buckets"], 1);
+    let found = text(&sandbox.run(&["doctor", "--for", "0s", "--json"]).stdout);
+    assert!(found.contains("openai#rpm") && found.contains("the row cannot be read"), "{found}");
+}
+
 /// Against a server that takes connections and never answers: a signal ends it in the middle, and not after the tries.
 
 #[test]

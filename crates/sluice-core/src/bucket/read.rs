@@ -14,9 +14,10 @@ use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
-    COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED,
-    Row, RowError, SERVED, SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
+    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED,
+    COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, PROTOCOL,
+    PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SERVED, SHARES, TOKENS, VENDOR_LIMIT,
+    VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -27,6 +28,7 @@ impl Bucket {
     /// # Errors
     /// [`RowError`] names the attribute that is missing, has another type, or makes no sense.
     pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
+        read_protocol(row)?;
         let capacity = schema::amount(row, CAPACITY)?;
         let rate = schema::rate(row, REFILL_RATE)?;
         let limit = read_limit(row, capacity.get(), rate.get())?;
@@ -81,6 +83,13 @@ impl Bucket {
     }
 }
 
+/// Other attributes may not mean what this version takes them for: nothing else is read of a later row.
+fn read_protocol(row: &impl Row) -> Result<(), RowError> {
+    let needs = schema::optional(row, PROTOCOL, || schema::count(row, PROTOCOL))?.unwrap_or(1);
+    let fault = AttributeFault::TooNew { needs, knows: PROTOCOL_VERSION };
+    if needs > PROTOCOL_VERSION { Err(RowError { attribute: PROTOCOL, fault }) } else { Ok(()) }
+}
+
 fn read_vendor_limit(row: &impl Row) -> Result<VendorLimit, RowError> {
     let window = schema::optional(row, VENDOR_LIMIT_WINDOW, || schema::count(row, VENDOR_LIMIT_WINDOW))?.unwrap_or(0);
     let at = schema::optional(row, VENDOR_LIMIT_AT, || schema::timestamp(row, VENDOR_LIMIT_AT))?;
@@ -112,12 +121,13 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{AttributeFault, Field, KEY};
+    use crate::schema::{DRIFT, Field, KEY, LEASES, OF_BUCKET};
     use crate::statement::Operand;
     use crate::timestamp::Timestamp;
+    use core::cell::RefCell;
     use core::time::Duration;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[derive(Clone)]
     struct Sample(BTreeMap<&'static str, Option<Operand>>);
@@ -190,6 +200,52 @@ mod tests {
             assert_eq!(error.attribute, name, "{error}");
             assert!(matches!(error.fault, AttributeFault::BadValue { .. }), "{error}");
         }
+    }
+
+    /// A row that records which attributes are read of it.
+    struct Watched<'a>(&'a Sample, RefCell<BTreeSet<String>>);
+
+    impl Row for Watched<'_> {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            self.1.borrow_mut().insert(name.to_owned());
+            self.0.field(name)
+        }
+
+        fn entries(&self, name: &str, _: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+            self.1.borrow_mut().insert(name.to_owned());
+            true
+        }
+    }
+
+    #[test]
+    fn a_row_for_later_versions_says_so_and_nothing_else() {
+        let mut row = sample();
+        for known in [PROTOCOL_VERSION, 0] {
+            row.0.insert(PROTOCOL, Some(Operand::number(known)));
+            assert!(read(&row).is_ok(), "{known}");
+        }
+        row.0.insert(PROTOCOL, Some(Operand::number(PROTOCOL_VERSION + 1)));
+        row.0.remove(CAPACITY);
+        let error = read(&row).unwrap_err();
+        assert!(matches!(error.fault, AttributeFault::TooNew { .. }), "{error}");
+        assert!(error.to_string().contains("this version of Sluice knows 1") && error.advice().contains("update"));
+    }
+
+    #[test]
+    fn a_scan_of_whole_buckets_reads_every_attribute() {
+        let (mut rate, mut slots) = (sample(), sample());
+        rate.0.insert(VENDOR_LIMIT, Some(Operand::Number("50".into())));
+        rate.0.insert(DRIFT, Some(Operand::Number("1".into())));
+        rate.0.insert(SHARES, Some(Operand::Map([].into())));
+        slots.0.insert(LIMIT_TYPE, Some(Operand::Text("concurrent".into())));
+        slots.0.insert(LEASES, Some(Operand::Map([].into())));
+        let mut all = BTreeSet::new();
+        for row in [rate, slots] {
+            let row = Watched(&row, RefCell::default());
+            Bucket::read(&Dimension::new("openai#rpm").unwrap(), &row).unwrap();
+            all.extend(row.1.into_inner());
+        }
+        assert_eq!(all, OF_BUCKET.map(str::to_owned).into());
     }
 
     proptest! {

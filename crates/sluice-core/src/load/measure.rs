@@ -9,8 +9,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, OUTLIVED_SEEN, PENDING, PENDING_SINCE, Row, SEQUENCE,
-    STILL_SINCE, TAKEN, UNCOUNTED,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, OUTLIVED_SEEN, PENDING, PENDING_SINCE, REFUSED_SEEN, Row,
+    SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
@@ -48,12 +48,14 @@ pub struct Measured {
     pub load: Load,
     /// Expired holders that were found since the last measurement.
     pub expired_holders: i64,
+    /// Refusals that callers reported since the last measurement.
+    pub refused: i64,
     /// The write.
     pub update: Update,
 }
 
 const CHANGE: &str = "SET #pending = :pending, #taken = :taken, #admitted = :admitted, #uncounted = :uncounted, \
-     #outlived_seen = :outlived_seen, #drain_rate = :drain_rate, #measured_at = :measured_at, #sequence = :sequence, \
+     #outlived_seen = :outlived_seen, #refused_seen = :refused_seen, #drain_rate = :drain_rate, #measured_at = :measured_at, #sequence = :sequence, \
      #pending_since = :pending_since, #departed_at = :departed_at, #still_since = :still_since";
 const NAMES: &[&str] = &[
     PENDING,
@@ -61,6 +63,7 @@ const NAMES: &[&str] = &[
     ADMITTED,
     UNCOUNTED,
     OUTLIVED_SEEN,
+    REFUSED_SEEN,
     DRAIN_RATE,
     MEASURED_AT,
     SEQUENCE,
@@ -98,29 +101,33 @@ impl PreviousLoad {
     #[must_use]
     pub fn measure(&self, sample: &Sample) -> Option<Measured> {
         let expired_holders = self.load.as_ref().map_or(0, Load::expired_holders);
+        let refused = self.load.as_ref().map_or(0, Load::refused);
         let last = self.load.as_ref().and_then(|load| load.measured);
         let measured = match last {
             None => Measurement::first(sample),
             Some(last) if last.is_ahead_of(sample) => last.begin_anew(sample),
             Some(last)
                 if sample.at.micros_since(last.at) < SHORTEST_SAMPLE
-                    || last.is_unchanged_by(sample, expired_holders) =>
+                    || (last.is_unchanged_by(sample, expired_holders) && last.refused == Some(refused)) =>
             {
                 return None;
             }
             Some(last) => last.next(sample, expired_holders),
         };
+        let measured = Measurement { refused: Some(refused), ..measured };
         let load = Load {
             dimension: self.dimension.clone(),
             measured: Some(measured),
-            refused: self.load.as_ref().map_or(0, Load::refused),
+            refused,
             expired_holders,
             crowd: self.load.as_ref().map(|load| load.crowd).unwrap_or_default(),
             callers: self.load.as_ref().map(|load| load.callers.clone()).unwrap_or_default(),
         };
         let expired_holders =
             last.map_or(0, |last| measured.expired_holders.saturating_sub(last.expired_holders)).max(0);
-        Some(Measured { update: self.write(&measured), load, expired_holders })
+        let seen = last.and_then(|last| last.refused);
+        let refused = seen.map_or(0, |seen| refused.saturating_sub(seen)).max(0);
+        Some(Measured { update: self.write(&measured), load, expired_holders, refused })
     }
 
     fn write(&self, measured: &Measurement) -> Update {
@@ -131,6 +138,7 @@ impl PreviousLoad {
             (":admitted", Operand::number(measured.admitted)),
             (":uncounted", Operand::number(measured.uncounted)),
             (":outlived_seen", Operand::number(measured.expired_holders)),
+            (":refused_seen", Operand::number(measured.refused.unwrap_or_default())),
             (":drain_rate", Operand::number(measured.drain_rate.unwrap_or_default())),
             (":measured_at", Operand::number(measured.at)),
             (":sequence", Operand::number(measured.sequence)),
@@ -164,6 +172,7 @@ impl Measurement {
             admitted,
             uncounted,
             expired_holders: 0,
+            refused: None,
             drain_rate: None,
             at,
             sequence: 1,
@@ -195,6 +204,7 @@ impl Measurement {
             admitted,
             uncounted,
             expired_holders,
+            refused: self.refused,
             drain_rate: drain_rate(self, sample, departed),
             at,
             sequence: self.sequence.saturating_add(1),

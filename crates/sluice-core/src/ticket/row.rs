@@ -44,7 +44,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use super::booked::{Booked, read_part, read_share};
-use super::{Ticket, TicketId};
+use super::{Ticket, TicketId, vendor_of};
 use crate::amount::Cost;
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
@@ -67,6 +67,8 @@ const SPENT_FOR: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketRow {
     id: TicketId,
+    /// Whether the key has the vendor, as all have but those of an older version.
+    names_vendor: bool,
     /// Sorted by dimension.
     parts: Vec<Booked>,
     /// What the redeemer takes in addition, sorted by dimension.
@@ -141,7 +143,7 @@ impl TicketRow {
         let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
         let mut parts: Vec<Booked> = receipts.iter().map(|receipt| Booked::of(receipt)).collect();
         parts.sort_by(|a, b| a.dimension().cmp(b.dimension()));
-        let row = Self { id, parts, rest: Vec::new(), share: None, redeemed_by: None };
+        let row = Self { id, names_vendor: true, parts, rest: Vec::new(), share: None, redeemed_by: None };
         let start = row.start_at();
         let is_usable = |receipt: &&RateReceipt| receipt.room(start) >= receipt.cost().amount();
         (row.use_by() > start && receipts.iter().all(is_usable)).then_some(row)
@@ -160,6 +162,10 @@ impl TicketRow {
         Self { share, ..self }
     }
 
+    fn key(&self) -> String {
+        self.id.key(self.names_vendor.then(|| vendor_of(self.parts.iter().map(Booked::dimension))))
+    }
+
     /// The share that the caller named.
     #[must_use]
     pub const fn share(&self) -> Option<&ShareName> {
@@ -172,8 +178,10 @@ impl TicketRow {
     /// [`RowError`] names the attribute.
     pub fn read(row: &impl Row) -> Result<Self, RowError> {
         let key = schema::text(row, KEY)?;
-        let id = key.strip_prefix(TICKET_PREFIX).and_then(|id| TicketId::new(id.to_owned()));
-        let id = id.ok_or_else(|| RowError::bad(KEY, key, "it is not the key of a ticket"))?;
+        let bad_key = |reason| RowError::bad(KEY, key, reason);
+        let name = key.strip_prefix(TICKET_PREFIX).ok_or_else(|| bad_key("it is not the key of a ticket"))?;
+        let (vendor, id) = name.rsplit_once('#').map_or((None, name), |(vendor, id)| (Some(vendor), id));
+        let id = TicketId::new(id.to_owned()).ok_or_else(|| bad_key("it is not the key of a ticket"))?;
         let (mut parts, mut fault) = (BTreeMap::new(), None);
         let is_map = row.entries(BOOKED, &mut |name, entry| match read_part(name, entry) {
             Ok(part) => drop(parts.insert(part.dimension().clone(), part)),
@@ -192,7 +200,11 @@ impl TicketRow {
             Some(_) => Some(String::new()),
         };
         let (rest, share) = (read_rest(row)?, read_share(row)?);
-        Ok(Self { id, parts: parts.into_values().collect(), rest, share, redeemed_by })
+        if vendor.is_some_and(|vendor| vendor != vendor_of(parts.keys())) {
+            return Err(bad_key("its vendor is not that of what is booked"));
+        }
+        let names_vendor = vendor.is_some();
+        Ok(Self { id, names_vendor, parts: parts.into_values().collect(), rest, share, redeemed_by })
     }
 
     /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
@@ -200,7 +212,7 @@ impl TicketRow {
     pub fn put(&self) -> Put {
         let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension().to_string()), part.operand()));
         let mut item = alloc::vec![
-            (KEY, Operand::text(self.id.key())),
+            (KEY, Operand::text(self.key())),
             (BOOKED, Operand::Map(entries.collect())),
             (PURGE_AT, Operand::number(self.purge_at())),
         ];
@@ -221,7 +233,7 @@ impl TicketRow {
     pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
         let purge_at = now.after(SPENT_FOR).ceil_to_second();
         let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(purge_at))];
-        Update { key: self.id.key(), statement: Cow::Borrowed(&REDEEM), values }
+        Update { key: self.key(), statement: Cow::Borrowed(&REDEEM), values }
     }
 
     /// The write of a client that redeemed the ticket and may not call, as in a cool-down: the ticket is good
@@ -229,7 +241,7 @@ impl TicketRow {
     #[must_use]
     pub fn take_back(&self, by: &str) -> Update {
         let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(self.purge_at()))];
-        Update { key: self.id.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
+        Update { key: self.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 
     /// The ticket, to be carried as text.
@@ -239,7 +251,14 @@ impl TicketRow {
         parts.sort_by_key(|part| Reverse(part.start()));
         let dimensions = parts.into_iter().map(|part| part.dimension().clone()).collect();
         let (start, use_by) = (self.start_at(), self.use_by());
-        Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions, has_rest: !self.rest.is_empty() }
+        Ticket {
+            id: self.id.clone(),
+            start,
+            use_by: use_by.max(start),
+            dimensions,
+            names_vendor: self.names_vendor,
+            has_rest: !self.rest.is_empty(),
+        }
     }
 
     /// What the ticket holds, sorted by dimension.

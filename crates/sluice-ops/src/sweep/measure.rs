@@ -83,7 +83,7 @@ async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, Sto
             let load = row.as_ref().and_then(read);
             Ok(load.map(|load| match load.measured_at() == measured.load.measured_at() {
                 true => measured,
-                false => Measured { load, expired_holders: 0, update: measured.update },
+                false => Measured { load, expired_holders: 0, refused: 0, update: measured.update },
             }))
         }
         Err(StoreError::Contended { message, .. }) => {
@@ -111,6 +111,9 @@ async fn take(
     }
     if measured.expired_holders > 0 {
         report.expired_holders.insert(dimension.clone(), measured.expired_holders.unsigned_abs());
+    }
+    if measured.refused > 0 {
+        report.caller_refusals.insert(dimension.clone(), measured.refused.unsigned_abs());
     }
     report.loads.insert(dimension.clone(), measured.load);
     Ok(())

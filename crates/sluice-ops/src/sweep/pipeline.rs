@@ -159,6 +159,7 @@ impl Pipeline {
         report.rows_scanned += page.rows_scanned;
         report.unparsable += page.unparsable;
         report.expired += page.ended.len();
+        report.add_unreadable(page.unreadable_buckets);
         self.recount.count(page.census, page.buckets);
         self.waiting += page.ended.len();
         for lease in page.ended {

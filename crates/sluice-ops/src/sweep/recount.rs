@@ -22,6 +22,8 @@ pub(super) struct Recount {
     /// Concurrency buckets that the scan found.
     found: BTreeSet<Dimension>,
     loads: Loads,
+    /// Whether the buckets that the directory names were read before the scan.
+    is_begun: bool,
 }
 
 impl Recount {
@@ -29,13 +31,13 @@ impl Recount {
     pub(super) async fn begin(store: &Store) -> Result<Self, StoreError> {
         // Nothing is judged by a clock that may be wrong: a live lease would seem to have ended.
         let begun = store.time().await?;
-        let (directory, first, loads) = match read_directory(store).await {
-            Err(StoreError::Contended { .. }) => Default::default(),
-            other => other?,
+        let (is_begun, (directory, first, loads)) = match read_directory(store).await {
+            Err(StoreError::Contended { .. }) => (false, Default::default()),
+            other => (true, other?),
         };
         let (census, returned, found) = Default::default();
         let read_at = ReadAt { begun, done: store.time().await? };
-        Ok(Self { read_at, directory, first, census, returned, found, loads })
+        Ok(Self { read_at, directory, first, census, returned, found, loads, is_begun })
     }
 
     pub(super) const fn read_at(&self) -> ReadAt {
@@ -71,9 +73,11 @@ impl Recount {
         report: &mut SweepReport,
     ) -> Result<(), StoreError> {
         match self.judge_and_measure(store, options, report).await {
-            Err(StoreError::Contended { .. }) => Ok(()),
-            other => other,
+            Ok(()) => report.is_measured = self.is_begun,
+            Err(StoreError::Contended { .. }) => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     async fn judge_and_measure(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use sluice_core::{Amount, ClockOffset, Dimension, Load};
+use sluice_core::{Amount, ClockOffset, Dimension, Load, RowError};
 
 use sluice_table::{ConfigError, Variable, duration};
 
@@ -81,8 +81,12 @@ pub struct SweepReport {
     pub lost_races: usize,
     /// Conflicts and throttlings that the sweep waited out.
     pub conflicts_retried: usize,
-    /// Rows that cannot be read. They are left alone.
+    /// Leases that cannot be read. They are left alone.
     pub unparsable: usize,
+    /// Buckets of any type that cannot be read: all of their callers get errors.
+    pub unreadable_buckets: usize,
+    /// The first twenty of those buckets, each with the attribute that cannot be read.
+    pub unreadable: BTreeMap<Dimension, RowError>,
     /// Leases left to the next sweep, because of conflicts or the end of the budget. They include leases that
     /// were under way at the very end, although these may have been given back.
     pub left: usize,
@@ -98,6 +102,13 @@ pub struct SweepReport {
     pub loads: BTreeMap<Dimension, Load>,
     /// Expired holders (their lease ended while their call went on) found since the last sweep, by bucket.
     pub expired_holders: BTreeMap<Dimension, u64>,
+    /// Refusals that callers of concurrency buckets reported in the load rows since the last sweep, by bucket.
+    pub caller_refusals: BTreeMap<Dimension, u64>,
+    /// Whether the scan read the whole table. If not, a count of what the scan looks for is a lower bound.
+    pub is_scanned: bool,
+    /// Whether each concurrency bucket was recounted and measured. If not, some are missing in
+    /// [`drift`](Self::drift), [`loads`](Self::loads) and [`expired_holders`](Self::expired_holders).
+    pub is_measured: bool,
     /// Segments of the table that the budget or throttling left to the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
@@ -150,6 +161,8 @@ impl SweepReport {
             lost_races = self.lost_races,
             conflicts_retried = self.conflicts_retried,
             unparsable = self.unparsable,
+            unreadable_buckets = self.unreadable_buckets,
+            unreadable = names(&mut self.unreadable.keys()),
             left = self.left,
             refused = self.refused,
             recounted = self.recounted,
@@ -158,12 +171,26 @@ impl SweepReport {
             pending = %self.pending(),
             leaked = names(&mut self.leaked().keys()),
             outlived = self.expired_holders.values().sum::<u64>(),
+            caller_refusals = self.caller_refusals.values().sum::<u64>(),
+            is_scanned = self.is_scanned,
+            is_measured = self.is_measured,
             segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
             requests = self.requests,
             duration_ms = self.duration.as_millis(),
             clock_offset_ms = self.clock_offset.map(ClockOffset::millis),
         );
+    }
+
+    /// Adds buckets that cannot be read.
+    pub(super) fn add_unreadable(&mut self, buckets: Vec<(Dimension, RowError)>) {
+        for (dimension, error) in buckets {
+            self.unreadable_buckets += 1;
+            if self.unreadable.len() < MOST_LOGGED {
+                tracing::error!(event = "reconciler.unreadable_bucket", %dimension, %error);
+                self.unreadable.insert(dimension, error);
+            }
+        }
     }
 
     /// Adds the result for leases of `dimension`.
@@ -205,6 +232,8 @@ impl Serialize for SweepReport {
         map.serialize_entry("lost_races", &self.lost_races)?;
         map.serialize_entry("conflicts_retried", &self.conflicts_retried)?;
         map.serialize_entry("unparsable", &self.unparsable)?;
+        map.serialize_entry("unreadable_buckets", &self.unreadable_buckets)?;
+        map.serialize_entry("unreadable", &faults(&self.unreadable))?;
         map.serialize_entry("left", &self.left)?;
         map.serialize_entry("refused", &self.refused)?;
         map.serialize_entry("recounted", &self.recounted)?;
@@ -213,6 +242,9 @@ impl Serialize for SweepReport {
         map.serialize_entry("pending", &number(self.pending()))?;
         map.serialize_entry("leaked", &slots(&self.leaked()))?;
         map.serialize_entry("outlived", &self.expired_holders.values().sum::<u64>())?;
+        map.serialize_entry("caller_refusals", &self.caller_refusals.values().sum::<u64>())?;
+        map.serialize_entry("is_scanned", &self.is_scanned)?;
+        map.serialize_entry("is_measured", &self.is_measured)?;
         map.serialize_entry("segments_unscanned", &self.segments_unscanned)?;
         map.serialize_entry("deadline_hit", &self.deadline_hit)?;
         map.serialize_entry("requests", &self.requests)?;
@@ -220,6 +252,11 @@ impl Serialize for SweepReport {
         map.serialize_entry("clock_offset_ms", &self.clock_offset.map(ClockOffset::millis))?;
         map.end()
     }
+}
+
+/// Each bucket with what is wrong with its row.
+fn faults(unreadable: &BTreeMap<Dimension, RowError>) -> BTreeMap<&str, String> {
+    unreadable.iter().map(|(name, fault)| (name.as_str(), fault.to_string())).collect()
 }
 
 /// An amount for JSON: exact below 2^53 millionths.

@@ -1,13 +1,15 @@
 //! Part 1: the scan, in parallel segments and random order. Passes on ended leases, and a census of all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
-use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
+use sluice_core::schema::{
+    COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, OF_BUCKET, TICKET_PREFIX, TTL,
+};
 use sluice_core::{
-    AttributeNames, CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp,
-    inline_key,
+    AttributeNames, Bucket, CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, RowError,
+    Timestamp, inline_key,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -58,6 +60,8 @@ pub(super) struct LeasePage {
     pub(super) census: BTreeMap<Dimension, Census>,
     /// Concurrency buckets in the page.
     pub(super) buckets: Vec<Dimension>,
+    /// Buckets of any type whose rows cannot be read. Only a scan of the whole table finds them.
+    pub(super) unreadable_buckets: Vec<(Dimension, RowError)>,
     /// Buckets with inline leases that have ended, and how many leases.
     pub(super) ended_inline: Vec<(Dimension, usize)>,
 }
@@ -102,7 +106,8 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
                 return;
             }
         };
-        let read = query.read(&page);
+        let mut read = query.read(&page);
+        read.unreadable_buckets = unreadable_buckets(&page.rows).collect();
         scan.from = page.next;
         if found.send(Found::Page(read)).await.is_err() {
             return;
@@ -113,6 +118,25 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
         }
     }
 }
+
+/// The buckets among these rows whose attributes cannot be read. All callers of such a bucket get errors.
+fn unreadable_buckets(rows: &[Item]) -> impl Iterator<Item = (Dimension, RowError)> {
+    rows.iter().filter_map(|row| {
+        // A key of another kind is not a dimension.
+        let dimension = Dimension::new(&value_text(row, KEY)).ok()?;
+        let fault = Bucket::read(&dimension, &Attributes(row)).err()?;
+        Some((dimension, fault))
+    })
+}
+
+/// What a scan of the whole table reads: all of a bucket, and what a sweep needs of a lease.
+static ATTRIBUTES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| OF_BUCKET.into_iter().chain([KEY, TTL, DIMENSION, COST, CREATED_AT]).collect());
+
+static PROJECTION: LazyLock<String> = LazyLock::new(|| {
+    let names = AttributeNames::of(&ATTRIBUTES);
+    names.iter().map(|(placeholder, _)| placeholder).collect::<Vec<_>>().join(", ")
+});
 
 impl Query {
     /// A query for the leases that have ended by `now`. Unreadable rows are not logged: the sweeps log them,
@@ -127,7 +151,7 @@ impl Query {
     }
 
     /// Finds leases that have ended, leases that are recounted, leases whose end or bucket cannot be read
-    /// (otherwise nobody would ever see a lease without `ttl`), and concurrency buckets. Reads are strongly
+    /// (otherwise nobody would ever see a lease without `ttl`), and all buckets. Reads are strongly
     /// consistent: a lease that a late replica does not show yet would look like a lost slot.
     fn scan(&self, segment: i32, segments: i32) -> Scan {
         let mut values = vec![
@@ -135,7 +159,8 @@ impl Query {
             (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
             (":number".into(), text("N")),
             (":string".into(), text("S")),
-            (":concurrent".into(), text(LimitType::Concurrent)),
+            (":load".into(), text(LOAD_PREFIX)),
+            (":ticket".into(), text(TICKET_PREFIX)),
         ];
         let recounted = if self.recounted.len() > MOST_NAMED {
             " OR attribute_exists(#dimension)".to_owned()
@@ -154,14 +179,16 @@ impl Query {
         let lease = "begins_with(#key, :lease)";
         let ended = "#ttl < :cutoff OR attribute_not_exists(#ttl) OR NOT attribute_type(#ttl, :number)";
         let nameless = "attribute_not_exists(#dimension) OR NOT attribute_type(#dimension, :string)";
+        let bucket =
+            "NOT begins_with(#key, :lease) AND NOT begins_with(#key, :load) AND NOT begins_with(#key, :ticket)";
         Scan {
             segment,
             segments,
-            filter: format!("({lease} AND ({ended} OR {nameless}{recounted})) OR #limit_type = :concurrent").into(),
+            filter: format!("({lease} AND ({ended} OR {nameless}{recounted})) OR ({bucket})").into(),
             consistency: Consistency::Strong,
-            names: AttributeNames::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LIMIT_TYPE, LEASES]),
+            names: AttributeNames::of(&ATTRIBUTES),
             values,
-            projection: Some("#key, #ttl, #dimension, #cost, #created_at, #leases"),
+            projection: Some(&PROJECTION),
             page: i32::try_from(ROWS_PER_PAGE).ok(),
             from: None,
         }
@@ -176,12 +203,12 @@ impl Query {
             segments: 1,
             filter: "(begins_with(#key, :lease) AND #ttl < :cutoff) OR attribute_exists(#leases)".into(),
             consistency: Consistency::Eventual,
-            names: AttributeNames::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LEASES]),
+            names: AttributeNames::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LIMIT_TYPE, LEASES]),
             values: vec![
                 (":lease".into(), text(LEASE_PREFIX)),
                 (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
             ],
-            projection: Some("#key, #ttl, #dimension, #cost, #created_at, #leases"),
+            projection: Some("#key, #ttl, #dimension, #cost, #created_at, #limit_type, #leases"),
             page: i32::try_from(rows).ok(),
             from,
         }
@@ -206,6 +233,9 @@ impl Query {
 
     fn read_bucket(&self, key: &str, row: &Item, page: &mut LeasePage) {
         let Ok(dimension) = Dimension::new(key) else { return };
+        if value_text(row, LIMIT_TYPE) != LimitType::Concurrent.as_str() {
+            return;
+        }
         page.buckets.push(dimension.clone());
         match InlineLeases::read(&Attributes(row)) {
             Ok(None) => {}

@@ -46,7 +46,7 @@ pub enum AcquireError {
     },
     /// The bucket's row cannot be read.
     #[error(
-        "the row of {dimension} cannot be read: {source}; repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"
+        "the row of {dimension} cannot be read: {source}; {}", source.advice()
     )]
     CorruptRow {
         /// The dimension.

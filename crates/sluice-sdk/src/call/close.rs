@@ -13,6 +13,7 @@ use crate::grant::renew::{HeldLeases, Keeper};
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
 use crate::lane::{noted_use, prefetch};
+use crate::telemetry::emf;
 
 /// How a client ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,7 @@ impl Client {
             // What is not noted in time is lost, and nothing is cut off by it.
             let _ = timeout_at(patience, noted_use::write_all(inner)).await;
         }
+        emf::flush();
         let held = held(inner);
         let failed = inner.extensions.of::<Keeper>().failed();
         let left = held.iter().flat_map(|leases| leases.left()).chain(failed);

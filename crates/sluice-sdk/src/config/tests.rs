@@ -49,6 +49,7 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
         ("SLUICE_WARN_AT", "100%"),
         ("SLUICE_WARN_AT", "most"),
         ("SLUICE_NOTE_USE", "rarely"),
+        ("SLUICE_METRICS", "prometheus"),
     ];
     for (variable, value) in cases {
         let mut pairs = vec![(variable, value)];
@@ -84,6 +85,7 @@ fn every_variable_is_read() {
         ("SLUICE_MODE", "shadow"),
         ("SLUICE_WARN_AT", "90%"),
         ("SLUICE_NOTE_USE", "off"),
+        ("SLUICE_METRICS", "emf"),
         ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
     ])
     .unwrap();

@@ -11,7 +11,7 @@ use sluice_table::metric as names;
 
 use crate::api::refusal::RetryReason;
 use crate::lazy::Lazy;
-use crate::telemetry::Source;
+use crate::telemetry::{Source, meet};
 
 /// How long handles are kept. For this long after it was installed, a recorder receives nothing about a busy
 /// bucket. Longer would let a recorder that forgets idle metrics miss more; shorter would register more
@@ -26,7 +26,7 @@ pub(crate) struct Meters {
     load_is_published: AtomicBool,
 }
 
-/// Each handle is registered when it is first used: what never happened is not reported.
+/// Each handle is registered when it is first used. The counters that alerts look at are there before, at zero.
 pub(crate) struct Handles {
     made_at: Timestamp,
     label: SharedString,
@@ -76,6 +76,7 @@ impl Meters {
 
 impl Handles {
     fn new(label: SharedString, made_at: Timestamp) -> Self {
+        meet(&label);
         Self {
             made_at,
             label,

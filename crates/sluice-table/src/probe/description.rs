@@ -20,6 +20,8 @@ pub struct TableDescription {
     pub key_type: Option<String>,
     /// Whether the table is protected from deletion.
     pub is_protected: bool,
+    /// The other Regions of a global table.
+    pub replicas: Vec<String>,
 }
 
 /// Units that a table provides.
@@ -72,6 +74,7 @@ fn described(table: &types::TableDescription) -> TableDescription {
         sort_key: name_of(KeyType::Range),
         key_type: attribute.map(|attribute| attribute.attribute_type().as_str().to_owned()),
         is_protected: table.deletion_protection_enabled() == Some(true),
+        replicas: table.replicas().iter().filter_map(|replica| replica.region_name().map(str::to_owned)).collect(),
     }
 }
 

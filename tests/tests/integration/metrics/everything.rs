@@ -135,6 +135,10 @@ async fn every_name_of_the_table_is_told_with_its_labels_and_no_name_outside_it(
     let recorded = listening.recorded();
     let mut names: BTreeMap<&str, BTreeSet<Vec<&str>>> = BTreeMap::new();
     for ((name, labels), value) in &recorded {
+        // Counters that alerts look at begin at zero.
+        if matches!(value, DebugValue::Counter(0)) {
+            continue;
+        }
         assert!(is_told(value), "{name} {labels:?} was registered and never told");
         names.entry(name).or_default().insert(labels.iter().map(|(label, _)| label.as_str()).collect());
     }

@@ -121,3 +121,29 @@ async fn a_transaction_that_is_denied_by_itself_is_told() {
     dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
     assert_finding(&findings(&dynamo).await, Check::Rights, Weight::Problem, &["not TransactWriteItems"]);
 }
+
+/// The policy of a product allows the rows of its vendors alone.
+#[tokio::test(start_paused = true)]
+async fn a_role_for_one_vendor_is_tried_on_its_rows() {
+    let dynamo = healthy().await;
+    let all = |rights: Rights, prefix: &str| {
+        let actions = CALLER.iter().copied().chain(ON_ROWS.map(|(action, _)| action));
+        actions.fold(rights, |rights, action| rights.allow_on(action, format!("{prefix}openai#*")))
+    };
+    let rights = LOOKING.iter().fold(Rights::none(), |rights, action| rights.allow(*action));
+    let rights = ["", "lease#", "load#", "ticket#"].into_iter().fold(rights, all);
+    dynamo.faults().allow_only(rights.allow_on("dynamodb:GetItem", "load#directory"));
+    let client = dynamo.client(TABLE);
+    let probe = Probe::new(client.dynamodb(), TABLE);
+    let lacks = async |vendor| {
+        let found = crate::doctor::rights::examine(probe, vendor).await;
+        found.into_iter().filter(Finding::is_problem).map(|finding| finding.what).collect::<Vec<_>>()
+    };
+    assert_eq!(lacks(Some("openai")).await, Vec::<String>::new());
+    let other = lacks(Some("anthropic")).await;
+    assert!(
+        other.iter().any(|what| what.contains("dynamodb:PutItem on lease#anthropic#*, ticket#anthropic#*")),
+        "{other:?}"
+    );
+    assert!(!lacks(None).await.is_empty());
+}

@@ -118,3 +118,19 @@ async fn a_table_that_is_not_active_is_told() {
         assert_eq!((finding_of(&found, Check::Key), finding_of(&found, Check::Protection)), (None, None));
     }
 }
+
+/// A condition sees the rows of its own Region alone.
+#[tokio::test(start_paused = true)]
+async fn replicas_in_other_regions_are_a_problem() {
+    let dynamo = healthy().await;
+    let described = json!({ "Table": {
+        "TableName": TABLE, "TableStatus": "ACTIVE",
+        "KeySchema": [{ "AttributeName": KEY, "KeyType": "HASH" }],
+        "AttributeDefinitions": [{ "AttributeName": KEY, "AttributeType": "S" }],
+        "BillingModeSummary": { "BillingMode": "PAY_PER_REQUEST" }, "DeletionProtectionEnabled": true,
+        "Replicas": [{ "RegionName": "eu-west-1", "ReplicaStatus": "ACTIVE" }, { "RegionName": "us-east-1" }],
+    } });
+    answers(&dynamo, Operation::DescribeTable, &described);
+    let found = findings(&dynamo).await;
+    assert_finding(&found, Check::Table, Weight::Problem, &["a global table", "eu-west-1, us-east-1"]);
+}
