@@ -128,7 +128,7 @@ pub const DRIFT: &str = "drift";
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
 /// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
-pub const OF_BUCKET: [&str; 28] = [
+pub const OF_BUCKET: [&str; 30] = [
     PROTOCOL,
     CAPACITY,
     TOKENS,
@@ -157,6 +157,8 @@ pub const OF_BUCKET: [&str; 28] = [
     CAPPED,
     DRIFT,
     DRIFT_SEEN_AT,
+    SERVED,
+    WAITED_UNTIL,
 ];
 
 /// The key of the directory. No load row has this key: a dimension has at least two parts.
