@@ -279,3 +279,6 @@ async fn try_to_draw(inner: &Inner, entry: &Entry, callers: u32, served: i64) ->
         Written::ConditionFailed(_) => Some(after),
     })
 }
+
+#[cfg(test)]
+mod tests;

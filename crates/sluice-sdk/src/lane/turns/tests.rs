@@ -1,0 +1,122 @@
+use std::collections::BTreeMap;
+
+use sluice_core::{Cost, Dimension, Field, Limit, Operand, Row, schema};
+use tokio::time::advance;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+const ONE: Amount = Amount::from_tokens(1);
+
+struct Map(BTreeMap<&'static str, Operand>);
+
+impl Row for Map {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        match self.0.get(name)? {
+            Operand::Text(text) => Some(Field::Text(text)),
+            Operand::Number(text) => Some(Field::Number(text)),
+            Operand::Map(_) => Some(Field::Other),
+        }
+    }
+}
+
+/// A bucket of ten slots, of which `free` are free and `served` numbers have been served; whether callers wait.
+fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
+    let dimension = Dimension::new("a#concurrent").unwrap();
+    let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    let mut row: BTreeMap<_, _> = Bucket::full(dimension.clone(), limit, NOW).create().item.into_iter().collect();
+    row.insert(schema::TOKENS, Operand::number(free));
+    row.insert(schema::SERVED, Operand::number(served));
+    row.insert(schema::ADMITTED, Operand::number(served));
+    if waited {
+        row.insert(schema::WAITED_UNTIL, Operand::number(NOW.after(Duration::from_secs(1))));
+    }
+    Bucket::read(&dimension, &Map(row)).unwrap()
+}
+
+fn with(numbers: impl IntoIterator<Item = i64>) -> Turns {
+    let turns = Turns::default();
+    turns.0.lock().numbers = numbers.into_iter().collect();
+    turns
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_take_slots_in_the_order_of_their_numbers() {
+    let turns = with([12, 13, 20]);
+    let next = |free, served| turns.are_next(&bucket(free, served, true), 3, ONE, NOW);
+    assert_eq!([next(0, 12), next(1, 11), next(1, 12), next(2, 12), next(8, 12), next(9, 12)], [0, 0, 1, 2, 2, 3]);
+    assert_eq!(next(0, 13), 1, "a number that was passed over has its turn at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_number_comes_after_those_that_wait_and_at_once_where_nobody_waits() {
+    let turns = with([]);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(5, 0, false), 1, ONE, NOW), 1);
+    // One that could not draw takes as before.
+    turns.have_drawn(Ok(None), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 1);
+    advance(WITHOUT_NUMBERS + Duration::from_millis(1)).await;
+    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draw_that_failed_a_few_times_is_no_reason_to_pass_others() {
+    let turns = with([]);
+    let failed = || StoreError::Contended { operation: "UpdateItem", message: String::new() };
+    for _ in 1..MOST_FAILED {
+        assert_eq!(turns.begin_to_draw(1), Some(1));
+        turns.have_drawn(Err(failed()), 1);
+        assert_eq!(turns.begin_to_draw(1), None, "not at once again");
+        assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
+        advance(DRAW_AGAIN).await;
+    }
+    turns.have_drawn(Err(failed()), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 1, "and in the end it takes without");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only_while_every_look_shows_them() {
+    let turns = with([5]);
+    let idle = bucket(1, 0, true);
+    let look = || turns.are_next(&idle, 1, ONE, NOW);
+    assert_eq!(look(), 0);
+    for _ in 0..2 {
+        advance(GRACE).await;
+        assert_eq!(look(), 0, "for two, and for four");
+    }
+    advance(GRACE).await;
+    assert_eq!(look(), 1, "for eight");
+    assert_eq!(turns.serves(&idle, 0, ONE, NOW), 6, "and the five before it are passed over");
+    // Nobody knows what was in between.
+    advance(GRACE * 10).await;
+    assert_eq!(look(), 0);
+    advance(GRACE).await;
+    assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 0, "somebody was served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_of_callers_that_left_are_served_with_the_next() {
+    let turns = with([3, 4, 5]);
+    let bucket = bucket(1, 3, true);
+    assert_eq!(turns.are_next(&bucket, 1, ONE, NOW), 1);
+    assert_eq!(turns.serves(&bucket, 0, ONE, NOW), 3);
+    turns.were_served(1);
+    assert_eq!(turns.begin_to_draw(2), Some(2), "no number is left");
+    turns.have_drawn(Ok(Some(9)), 2);
+    assert_eq!(turns.0.lock().numbers, [7, 8]);
+    assert_eq!(turns.serves(&self::bucket(2, 7, true), 1, ONE, NOW), 1, "they count once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_are_rare_while_the_turn_is_far_and_follow_the_pace() {
+    let turns = with([40]);
+    turns.are_next(&bucket(0, 0, true), 1, ONE, NOW);
+    advance(Duration::from_secs(1)).await;
+    // Twenty a second: slots are held half a second.
+    turns.are_next(&bucket(0, 20, true), 1, ONE, NOW);
+    let look = |served| turns.next_look(&bucket(0, served, true), NOW).unwrap().as_millis();
+    assert!((380..=570).contains(&look(20)), "half a second until its turn is 950 ms away: {}", look(20));
+    assert!((4..=6).contains(&look(39)) && (4..=6).contains(&look(40)), "{} {}", look(39), look(40));
+    assert!(with([]).next_look(&bucket(0, 0, true), NOW).is_none());
+}
