@@ -320,6 +320,18 @@ impl Bucket {
         after
     }
 
+    /// A bucket of `limit`, a part of this one's, as a process counts it by itself: at `now` a rate bucket has that part
+    /// of this one's level, and a cool-down holds. Slots are all free: who holds them is not known.
+    #[must_use]
+    pub fn part(&self, limit: Limit, now: Timestamp) -> Self {
+        let full = Self::full(self.dimension.clone(), limit, now);
+        if limit.is_concurrent() {
+            return full;
+        }
+        let tokens = self.level(now).scaled(limit.capacity(), self.limit.capacity());
+        Self { tokens, blocked_until: self.blocked_until, ..full }
+    }
+
     /// The same bucket after `cost` was given back.
     #[must_use]
     pub fn after_giving_back(&self, cost: Cost) -> Self {

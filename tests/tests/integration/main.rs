@@ -84,6 +84,7 @@ mod together;
 mod tracker;
 mod undo;
 mod unsettled;
+mod unshared;
 mod use_by_caller;
 mod vendors;
 mod waited_grants;

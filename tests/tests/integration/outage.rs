@@ -11,6 +11,8 @@ use sluice_testkit::{Fault, Operation};
 
 use crate::world::{TABLE, World, sdk_config};
 
+mod minute;
+
 const RPM: &str = "openai#rpm";
 /// One second for each of four attempts and what lies between them, or the time of credentials.
 const BOUND: Duration = Duration::from_secs(6);

@@ -380,3 +380,24 @@ async fn gauges_read_the_row_of_a_shared_bucket_once() {
     let units = world.dynamo.meter().total().read_units;
     assert!((units - 1.0).abs() < 1e-9, "{units} read units: one row");
 }
+
+/// Seed 35 of the simulation. The process knows the common line from before the share was declared.
+#[tokio::test(start_paused = true)]
+async fn what_is_borrowed_of_a_share_that_is_new_to_the_process_goes_back_to_it() {
+    let world = World::new().await;
+    let limit = requests(100, 1_000_000_000);
+    apply(&world, &split(limit, &[("search", "0.1")])).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    apply(&world, &split(limit, &[("search", "0.1"), ("batch", "0.8")])).await;
+    for _ in 0..10 {
+        assert_eq!(take(&client, of("search")).await.paid_from(RPM), Some("search"));
+    }
+    let mut borrowed = take(&client, of("search")).await;
+    assert_eq!(borrowed.paid_from(RPM), Some("batch"));
+    let before = levels(&world).await;
+    assert_eq!(borrowed.settle(RPM, Amount::ZERO).await.unwrap(), Settled::Returned(Amount::from_tokens(1)));
+    let after = levels(&world).await;
+    assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "the other lines stay as they are");
+    assert_eq!(after[1].parse::<i32>().unwrap(), before[1].parse::<i32>().unwrap() + 1);
+}

@@ -98,7 +98,7 @@ fn split(rng: &mut Rng, was: Option<&Split>) -> Split {
             continue;
         }
         // Half a token more, so that none is lost by rounding down.
-        let its = rng.i32(1..=(tokens / 4).max(2));
+        let its = rng.i32(1..=tokens / 5);
         let part = (f64::from(its) + 0.5) / f64::from(tokens);
         declared.push(DeclaredShare {
             name: ShareName::new(name).unwrap(),
@@ -154,12 +154,13 @@ impl Product {
     async fn lives(self, mut rng: Rng) {
         let mut born = 0;
         while !self.universe.is_over() {
-            let process = self.process(&format!("product-{}-{born}", self.at), &mut rng);
+            let default: Option<&'static str> = rng.choice(SHARES).filter(|_| rng.bool());
+            let process = self.process(&format!("product-{}-{born}", self.at), default, &mut rng);
             let mut callers = JoinSet::new();
             for _ in 0..rng.u32(2..=4) {
                 let (universe, queue) = (Arc::clone(&self.universe), Arc::clone(&self.queue));
-                let caller =
-                    Caller { universe, process: process.clone(), rng: rng.fork(), queue, is_orderly: self.is_orderly };
+                let (process, rng, is_orderly) = (process.clone(), rng.fork(), self.is_orderly);
+                let caller = Caller { universe, process, default, rng, queue, is_orderly };
                 callers.spawn(caller.live());
             }
             let lifetime = Duration::from_millis(rng.u64(5_000..=60_000));
@@ -183,10 +184,10 @@ impl Product {
         }
     }
 
-    fn process(&self, name: &str, rng: &mut Rng) -> Process {
+    fn process(&self, name: &str, share: Option<&str>, rng: &mut Rng) -> Process {
         let scenario = &self.universe.scenario;
         let leases = if !self.is_orderly && rng.u32(0..6) == 0 { Leases::All } else { Leases::Concurrent };
-        let share: Option<ShareName> = rng.choice(SHARES).filter(|_| rng.bool()).map(|name| name.parse().unwrap());
+        let share: Option<ShareName> = share.map(|name| name.parse().unwrap());
         let ahead = names();
         let ahead: Vec<&str> = ahead.iter().map(String::as_str).filter(|_| self.prefetches()).collect();
         let process = self.universe.process(name, Role::Customer, |client| {

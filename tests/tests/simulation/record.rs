@@ -173,6 +173,10 @@ impl Record {
         let (from, rate) = (planned.min(applied), i64::try_from(rate).unwrap());
         let limit = sluice_history::Limit::new(dimension, Kind::Requests, micros(capacity), rate, from);
         self.events.push(Event::Limit(limit.by(applied.max(from)).with_shares(shares)));
+        // What a share that was removed had booked delays the common line, and what any had booked under a higher rate its own.
+        let paid_at = lines.values().map(|line| micros(line.row.reaches_zero())).max().unwrap_or(applied);
+        let (dimension, to_micros) = (dimension.to_owned(), paid_at.max(applied) + self.clock_error);
+        self.events.push(Event::Paused(Paused { dimension, from_micros: from, to_micros }));
     }
 
     /// The call is over; its release is about to be sent.

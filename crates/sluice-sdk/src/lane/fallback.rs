@@ -22,10 +22,13 @@ use crate::lane::unclaimed::UnclaimedGrant;
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
 
-/// The process's own buckets. Each is full when it is first needed.
+/// The process's own buckets. When an outage first needs one, it has its part of what the table was last seen to
+/// have: what the process and others took just before counts. With as many processes as parts, their levels add up to
+/// that of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
-    buckets: Mutex<HashMap<LineKey, Bucket>>,
+    /// Each with the number of returns of DynamoDB before its outage.
+    buckets: Mutex<HashMap<LineKey, (u32, Bucket)>>,
     /// The last outage in which an answer was noted; zero for none.
     answered_in: AtomicU32,
 }
@@ -57,10 +60,13 @@ impl Fallback {
         now: Timestamp,
         patience: Duration,
     ) -> Option<Taken<UnclaimedGrant>> {
+        let outage = inner.store.returns();
         let mut buckets = self.buckets.lock();
         if buckets.len() >= inner.config.max_buckets {
-            // A full bucket is the same as one that was never met.
-            buckets.retain(|_, bucket| bucket.level(now) < bucket.limit().capacity());
+            // One of an earlier outage begins anew, and a full bucket is the same as one that was never met.
+            buckets.retain(|_, (of, bucket)| {
+                goes_on(*of, bucket, outage) && bucket.level(now) < bucket.limit().capacity()
+            });
         }
         let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {
@@ -73,8 +79,8 @@ impl Fallback {
             // A share with no room for one call is no share: the caller gets the error.
             let limit_here = limit.share(share, of)?;
             let bucket = match buckets.get(&line) {
-                Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
-                _ => Bucket::full(ask.dimension.clone(), limit_here, now),
+                Some((of, bucket)) if *bucket.limit() == limit_here && goes_on(*of, bucket, outage) => bucket.clone(),
+                _ => reading.bucket.part(limit_here, now),
             };
             // The caller gets the error of the table, and after the outage that of its request.
             let cost = ask.cost_in(&limit).ok()?;
@@ -90,7 +96,7 @@ impl Fallback {
                         known_gone: false,
                         borrower: None,
                     });
-                    taken.push((line, after));
+                    taken.push((line, (outage, after)));
                 }
                 Plan::Refuse(refusal_of) => {
                     let retry = refused(&ask.dimension, refusal_of);
@@ -110,12 +116,17 @@ impl Fallback {
     pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
         let mut buckets = self.buckets.lock();
         // Slots have no shares.
-        if let Some(bucket) = buckets.get_mut(&(dimension.clone(), None))
+        if let Some((_, bucket)) = buckets.get_mut(&(dimension.clone(), None))
             && bucket.limit().is_concurrent()
         {
             *bucket = bucket.after_giving_back(cost);
         }
     }
+}
+
+/// Whether a bucket of one outage is that of another: slots that are held through both stay taken.
+const fn goes_on(of: u32, bucket: &Bucket, outage: u32) -> bool {
+    of == outage || bucket.limit().is_concurrent()
 }
 
 fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {

@@ -101,6 +101,11 @@ impl Inner {
         self.cache.entry(dimension, share, || self.now())
     }
 
+    /// The bucket as a share sees it that the bucket has, as a reply shows.
+    pub(crate) fn line_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
+        self.cache.entry(dimension, share, || self.now())
+    }
+
     /// The common line of a bucket that is known to lack the share.
     fn lacking(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
         let common = self.cache.get(dimension, None)?;

@@ -308,7 +308,8 @@ impl TokenBatch<'_> {
         self.entry.apply_write(Arc::clone(&after), now);
         let mut lender = None;
         if let TakenFrom::Lender(share, floor) = &sent.from {
-            let entry = self.inner.entry_of(&self.entry.dimension, share.as_ref());
+            // By the reply the bucket has the share, whatever an older reading of the common line says.
+            let entry = self.inner.line_of(&self.entry.dimension, share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
             lending::lent(&self.entry.extensions, &after, *floor, now);

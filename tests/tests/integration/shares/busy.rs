@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_history::{Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict};
 use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, TestClock};
 use tokio::task::JoinSet;
@@ -46,6 +47,12 @@ struct Call {
     waited: Duration,
 }
 
+/// What callers were promised, asked for and got, for the checker that shares no code with the client.
+type History = Arc<Mutex<Vec<Event>>>;
+
+/// While a share's first caller is on its way, and beside writes that fail, so much time passes.
+const REQUEST_MICROS: i64 = 500_000;
+
 struct Busy {
     products: &'static [Product],
     burst: i32,
@@ -62,6 +69,7 @@ struct Outcome {
     asked: Vec<Vec<u64>>,
     requests: f64,
     failed: f64,
+    verdict: Verdict,
 }
 
 impl Busy {
@@ -88,14 +96,16 @@ impl Busy {
         });
         dynamo.meter().reset();
         let calls = Arc::new(Mutex::new(Vec::new()));
+        let history: History = Arc::new(Mutex::new(vec![promised(&split)]));
         let began = dynamo.clock().now();
         let mut products = JoinSet::new();
         for (number, product) in self.products.iter().copied().enumerate() {
             let settings = || Client::builder(TABLE).share(name(product.share)).note_use(false);
             let each = self.processes / self.products.len();
             let clients = (0..each).map(|_| dynamo.client_with(settings())).collect();
-            let (phase, patience, calls) = (self.phase, self.patience, Arc::clone(&calls));
-            products.spawn(async move { (number, demand(clients, (number, product), phase, patience, calls).await) });
+            let (phase, patience) = (self.phase, self.patience);
+            let told = (Arc::clone(&calls), Arc::clone(&history));
+            products.spawn(async move { (number, demand(clients, (number, product), phase, patience, told).await) });
         }
         let mut asked = vec![Vec::new(); self.products.len()];
         while let Some(done) = products.join_next().await {
@@ -105,9 +115,47 @@ impl Busy {
         let usage = dynamo.meter().total();
         let failed = dynamo.meter().failed_writes();
         let calls = std::mem::take(&mut *calls.lock().unwrap());
+        let mut checker = Checker::new();
+        checker.feed(Event::History(Header { request_micros: REQUEST_MICROS, ..Header::new(1) }));
+        std::mem::take(&mut *history.lock().unwrap()).into_iter().for_each(|event| checker.feed(event));
+        let verdict = checker.finish();
         #[allow(clippy::cast_precision_loss)]
-        Outcome { calls, began, asked, requests: usage.requests as f64, failed: failed as f64 }
+        Outcome { calls, began, asked, requests: usage.requests as f64, failed: failed as f64, verdict }
     }
+}
+
+/// The limit and its shares, as an event.
+fn promised(split: &sluice_core::Split) -> Event {
+    let of = |limit: &Limit| {
+        let rate = sluice_history::pico_per_sec(&limit.refill_rate().to_string()).unwrap();
+        (limit.capacity().micros(), rate)
+    };
+    let shares = split.shares().iter().map(|share| {
+        let (capacity, rate) = of(&share.limit);
+        Share::new(share.name.as_str(), capacity, rate)
+    });
+    let (capacity, rate) = of(split.whole());
+    Event::Limit(Promise::new(RPM, Kind::Requests, capacity, rate, 0).with_shares(shares.collect()))
+}
+
+/// What came of one caller's wait.
+fn told(share: &str, client: &Client, asked_at: Timestamp, slot: Option<&sluice_sdk::Slot>) -> Event {
+    let (now, number) = (client.now().micros(), fastrand::u64(..));
+    let Some(slot) = slot else {
+        return Event::Refused(Refused {
+            process: share.to_owned(),
+            dimensions: vec![RPM.to_owned()],
+            asked_at_micros: asked_at.micros(),
+            at_micros: now,
+            booked: true,
+            share: Some(share.to_owned()),
+        });
+    };
+    let mut granted = Granted::at(format!("{share}-{number}"), share, RPM, 1_000_000, now);
+    (granted.asked_at_micros, granted.start_at_micros) = (asked_at.micros(), slot.start_at().micros());
+    (granted.booked, granted.share) = (true, Some(share.to_owned()));
+    granted.paid_from = slot.paid_from(RPM).map(str::to_owned);
+    Event::Granted(granted)
 }
 
 /// Calls that arrive at random, each for a process of the product, and give up after `patience`. Returns how many in each phase.
@@ -116,7 +164,7 @@ async fn demand(
     (number, product): (usize, Product),
     phase: Duration,
     patience: Duration,
-    calls: Arc<Mutex<Vec<Call>>>,
+    (calls, history): (Arc<Mutex<Vec<Call>>>, History),
 ) -> Vec<u64> {
     let mut end = Instant::now();
     let (mut running, mut asked) = (JoinSet::new(), Vec::new());
@@ -133,17 +181,21 @@ async fn demand(
             }
             sleep_until(next).await;
             let client = clients[fastrand::usize(..clients.len())].clone();
-            let calls = Arc::clone(&calls);
+            let (calls, history) = (Arc::clone(&calls), Arc::clone(&history));
             *asked.last_mut().unwrap() += 1;
             running.spawn(async move {
-                let came = Instant::now();
+                let (came, asked_at) = (Instant::now(), client.now());
                 let slot = client.slot(RPM).max_wait(patience);
                 let call = async |slot: sluice_sdk::Slot| {
+                    history.lock().unwrap().push(told(product.share, &client, asked_at, Some(&slot)));
                     let call = Call { product: number, start: slot.start_at(), waited: came.elapsed() };
                     calls.lock().unwrap().push(call);
                     Ok::<_, LimitError>(())
                 };
-                let _ = slot.run(call).await;
+                // A refusal tells a wait that is too long, and books nothing.
+                if matches!(slot.run(call).await, Err(LimitError::TimedOut(_) | LimitError::Acquire(_))) {
+                    history.lock().unwrap().push(told(product.share, &client, asked_at, None));
+                }
             });
             while running.try_join_next().is_some() {}
         }
@@ -229,6 +281,17 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
     assert!(result.burst() <= f64::from(burst) + 0.1, "the vendor saw a burst of {}", result.burst());
     assert!(worst >= 0.98, "a product got {worst} of what it was promised");
     assert!(used >= least_used, "{used} of the limit was used");
+    for of in &result.verdict.buckets[0].shares {
+        let worst = of.worst.map_or(100.0, |worst| 100.0 * worst.granted as f64 / worst.guaranteed as f64);
+        println!(
+            "history: {} had {} calls, {} borrowed, at worst {worst:.1} % of its guarantee while it waited",
+            of.share,
+            of.grants,
+            of.borrowed / 1_000_000
+        );
+    }
+    let violations: Vec<String> = result.verdict.violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 /// In phases this short, what runs over while the demand changes is a part of each.

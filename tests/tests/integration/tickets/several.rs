@@ -314,6 +314,8 @@ async fn while_dynamodb_is_out_a_refusal_of_the_process_itself_says_so() {
     let share = OnUnavailable::Share("0.1".parse().unwrap());
     let client = world.client_with(|settings| settings.on_unavailable(share));
     let _ = take(&client, RPM).await;
+    // Full again: a tenth of what is there is one call.
+    world.pass(Duration::from_secs(10));
     world.dynamo.faults().always(Operation::UpdateItem, Fault::LoseRequest);
     let _ = take(&client, booking()).await;
     assert_eq!(refused(&client, booking()).await.no_ticket(), Some(NoTicket::Outage));

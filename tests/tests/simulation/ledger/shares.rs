@@ -40,6 +40,8 @@ pub(crate) struct LineRow {
     pub(crate) background: bool,
     lots: Micros,
     lent: Micros,
+    /// What was given back so far: a settlement that returns as much as it takes changes nothing else.
+    returned: Micros,
 }
 
 /// All lines of a row, by name.
@@ -72,8 +74,8 @@ pub(super) fn bucket_of_line(line: &str) -> &str {
 fn read(row: &Value) -> Option<LinesRow> {
     let whole = BucketRow::read(row)?;
     let sum = |of: &Value, name| number(of, name, 6).unwrap_or(0);
-    let (lots, lent) = (number(row, "lots", 0).unwrap_or(0), sum(row, "lent"));
-    let common = LineRow { row: whole.clone(), floor: None, background: false, lots, lent };
+    let (lots, lent, returned) = (number(row, "lots", 0).unwrap_or(0), sum(row, "lent"), sum(row, "returned"));
+    let common = LineRow { row: whole.clone(), floor: None, background: false, lots, lent, returned };
     let mut lines = LinesRow::from([(COMMON.to_owned(), common)]);
     for (name, line) in row["shares"]["M"].as_object().into_iter().flatten() {
         let line = &line["M"];
@@ -85,9 +87,9 @@ fn read(row: &Value) -> Option<LinesRow> {
             repaired_at: number(line, "p", 6),
             ..whole.clone()
         };
-        let (lots, lent) = (number(line, "l", 0).unwrap_or(0), sum(line, "n"));
+        let (lots, lent, returned) = (number(line, "l", 0).unwrap_or(0), sum(line, "n"), sum(line, "u"));
         let background = number(line, "b", 0) == Some(1);
-        lines.insert(name.clone(), LineRow { row, floor: number(line, "f", 6), background, lots, lent });
+        lines.insert(name.clone(), LineRow { row, floor: number(line, "f", 6), background, lots, lent, returned });
     }
     Some(lines)
 }
@@ -99,7 +101,7 @@ impl LineRow {
     }
 
     fn is_where(&self, other: &Self) -> bool {
-        let stands = |line: &Self| (line.row.tokens, line.row.anchor, line.lots, line.lent);
+        let stands = |line: &Self| (line.row.tokens, line.row.anchor, line.lots, line.lent, line.returned);
         stands(self) == stands(other)
     }
 

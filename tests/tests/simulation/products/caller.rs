@@ -37,6 +37,8 @@ type Parts = Vec<(String, i32)>;
 pub(super) struct Caller {
     pub(super) universe: Arc<Universe>,
     pub(super) process: Process,
+    /// The share of calls that name none.
+    pub(super) default: Option<&'static str>,
     pub(super) rng: Rng,
     pub(super) queue: Arc<Mutex<VecDeque<Carried>>>,
     /// It leaves nothing behind, and owes nothing.
@@ -161,7 +163,9 @@ impl Caller {
             }
             _ => {
                 let now = self.universe.time();
-                self.universe.record(|record| record.left_share(&self.process.name, parts, share, asked_at, now));
+                self.universe.record(|record| {
+                    record.left_share(&self.process.name, parts, share.or(self.default), asked_at, now)
+                });
             }
         }
     }
@@ -271,7 +275,7 @@ impl Caller {
         self.universe.record(|record| {
             let id = record.granted(&self.process.name, &need, now, grip, taken_at);
             let paid = parts.iter().zip(paid).map(|((name, _), line)| (name.as_str(), line.as_deref()));
-            record.paid(&id, share, paid);
+            record.paid(&id, share.or(self.default), paid);
             id
         })
     }
