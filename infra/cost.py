@@ -77,8 +77,8 @@ def published() -> tuple[int, int, int]:
     """Metrics of an environment, of a bucket in use, and of an environment with `metrics = "alarms"`."""
     source = (ROOT / "crates/sluice-reconciler/src/metrics.rs").read_text()
     environment, bucket = source.split("fn of_bucket")
-    names = re.compile(r'\("([A-Z]\w+)", ')
-    of_alarms = re.search(r"of_alarms = \[(.*?)\]", (ROOT / "infra/modules/dashboard/main.tf").read_text(), re.S)[1]
+    names = re.compile(r'"([A-Z]\w+)", (?:COUNT|"[A-Z][\w/]+"),')
+    of_alarms = re.search(r"ALARMS: &\[&str\] = &\[(.*?)\]", source, re.S)[1]
     dimensions = {"Environment", "VendorDimension"}
     counts = [len(set(names.findall(part)) - dimensions) for part in (environment, bucket)]
     return *counts, len(re.findall(r'"\w+"', of_alarms))

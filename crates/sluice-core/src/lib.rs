@@ -84,7 +84,7 @@ pub use plan::order::{WAIT_MARK, catch_up, draw, drawn, is_mark_old, mark_waitin
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Debt, Settle, Settling};
-pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, give_back, renew};
+pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, behind_those_that_wait, give_back, renew};
 pub use plan::{FutureAnchor, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};
 pub use rate::Rate;

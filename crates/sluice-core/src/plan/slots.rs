@@ -21,9 +21,9 @@ use crate::lease::purge_at;
 use crate::limit::LimitType;
 use crate::plan::{Plan, Reason, Refusal, Take};
 use crate::schema::{
-    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION,
+    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION, WAITED_UNTIL,
 };
-use crate::statement::{Operand, Statement, Update};
+use crate::statement::{AttributeNames, Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// The wait that a caller of a full concurrency bucket is given if nothing is known of the bucket's holders:
@@ -134,6 +134,21 @@ impl<'a> SlotPlanner<'a> {
             ],
         }
     }
+}
+
+/// The same take for a caller that leaves free slots to those that wait for them.
+///
+/// Interleaving that the condition stops: a process that gives its slot back and asks again knows of nobody, and
+/// passes all that wait, each time.
+#[must_use]
+pub fn behind_those_that_wait(take: Update) -> Update {
+    let condition = alloc::format!(
+        "{} AND (attribute_not_exists(#waited_until) OR #waited_until <= :now)",
+        take.statement.condition
+    );
+    let names = AttributeNames::of(&[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE, WAITED_UNTIL]);
+    let statement = Statement { update: take.statement.update.clone(), condition: condition.into(), names };
+    Update { statement: Cow::Owned(statement), ..take }
 }
 
 /// The bucket's half of giving back `slots`, judged by the capacity that was read.

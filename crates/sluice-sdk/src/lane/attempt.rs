@@ -176,8 +176,10 @@ async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAns
 /// lease. Two transactions on one row collide, and plain updates do not.
 async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entry = &wants[0].entry;
-    let is_crowded =
-        entry.extensions.of::<Contended>().is_now() || entry.inline.get().is_some_and(|lane| !lane.is_idle());
+    let waited_until = entry.reading().and_then(|reading| reading.bucket.waited_until());
+    let is_crowded = waited_until.is_some_and(|until| until > inner.now())
+        || entry.extensions.of::<Contended>().is_now()
+        || entry.inline.get().is_some_and(|lane| !lane.is_idle());
     if !is_crowded {
         match rows::take(inner, wants, Terms { moves_on: true, ..terms }).await {
             Ok(Taken::Refused(retry)) if moves_on(&retry, terms) => {}

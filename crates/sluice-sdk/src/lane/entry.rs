@@ -136,6 +136,7 @@ impl Entry {
     pub(crate) fn slot_freed(&self, cost: Cost) {
         self.known.slot_freed(cost);
         self.wake_rows();
+        self.inline.get().into_iter().for_each(|lane| lane.wake());
     }
 
     /// The line that the bucket is seen from, if it is known to have shares.

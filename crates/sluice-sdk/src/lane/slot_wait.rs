@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp};
-use sluice_table::{Attributes, Backoff, Item};
+use sluice_core::{
+    Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp, catch_up, draw, drawn, is_mark_old,
+    mark_waiting,
+};
+use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written};
 
 use crate::api::refusal::{RetryIn, RetryReason, refused};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::turns::Turns;
 
 /// How long a load row is believed. When this time has passed, two sweeps have measured again since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
@@ -91,4 +95,53 @@ fn measured_wait(entry: &Entry, extra: Amount, now: Timestamp) -> Option<Duratio
     let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;
     let wait = rate.time_for(entry.load.waiting().plus(extra))?;
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+}
+
+/// Draws numbers for `waiting` callers of this process that have none, and says in the row that callers wait. On a
+/// task of its own: nobody waits for it.
+pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
+    let turns = entry.extensions.of::<Turns>();
+    let is_alone = entry.load.crowd().is_some_and(|crowd| crowd <= 1);
+    if is_alone && bucket.waited_until().is_none_or(|until| until <= now) {
+        return;
+    }
+    let Some(runtime) = inner.background.runtime() else { return };
+    let served = bucket.served();
+    if let Some(callers) = turns.begin_to_draw(waiting) {
+        let (of, entry, turns) = (Arc::clone(inner), Arc::clone(entry), Arc::clone(&turns));
+        inner.background.spawn(&runtime, async move {
+            let drawn = try_to_draw(&of, &entry, callers, served).await;
+            if let Err(error) = &drawn {
+                tracing::debug!(event = "turns.not_drawn", dimension = %entry.dimension, %error);
+            }
+            turns.have_drawn(drawn, callers);
+            // It may be their turn already.
+            entry.inline.wake();
+        });
+    }
+    if is_mark_old(bucket.waited_until(), now) && turns.begin_to_mark() {
+        let (of, entry) = (Arc::clone(inner), Arc::clone(entry));
+        inner.background.spawn(&runtime, async move {
+            if let Err(error) = of.store.update(&mark_waiting(&entry.dimension, now), Resend::Always).await {
+                tracing::debug!(event = "turns.not_marked", dimension = %entry.dimension, %error);
+            }
+            turns.have_marked();
+        });
+    }
+}
+
+/// Returns the number after the last that was drawn; `None` if the load row's count is not a number.
+async fn try_to_draw(inner: &Inner, entry: &Entry, callers: u32, served: i64) -> Result<Option<i64>, StoreError> {
+    let draw = draw(&entry.dimension, callers);
+    let Written::Applied(row) = inner.store.update(&draw, Resend::Always).await? else { return Ok(None) };
+    let Some(after) = drawn(&Attributes(&row)) else { return Ok(None) };
+    if after.saturating_sub(i64::from(callers)) >= served {
+        return Ok(Some(after));
+    }
+    let caught_up = catch_up(&entry.dimension, after, served, callers);
+    Ok(match inner.store.update(&caught_up, Resend::Always).await? {
+        Written::Applied(row) => drawn(&Attributes(&row)),
+        // Others drew meanwhile, and see the same.
+        Written::ConditionFailed(_) => Some(after),
+    })
 }

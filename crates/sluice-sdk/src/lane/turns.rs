@@ -5,19 +5,15 @@
 //! at the row often only when its turn is near. Callers that never come (they gave up, or their process ended) hold
 //! their numbers for a moment: a slot that nobody takes is for twice as many numbers after each [`GRACE`].
 //!
-//! Pure, except for the random part of a pause; drawing and marking are in [`keep_turns`].
+//! Pure, except for the random part of a pause; drawing and marking are in [`slot_wait`](crate::lane::slot_wait).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Timestamp, catch_up, draw, drawn, is_mark_old, mark_waiting};
-use sluice_table::{Attributes, Resend, StoreError, Written, random_up_to};
+use sluice_core::{Amount, Bucket, Timestamp};
+use sluice_table::{StoreError, random_up_to};
 use tokio::time::Instant;
-
-use crate::lane::entry::Entry;
-use crate::lane::inner::Inner;
 
 /// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow; shorter
 /// loses less time to callers that never come.
@@ -27,10 +23,12 @@ const MOST_WIDENED: u32 = 20;
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
 /// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
-const SHORTEST_LOOK: Duration = Duration::from_millis(5);
+const SHORTEST_LOOK: Duration = Duration::from_millis(3);
 const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
-/// The longest pause of a process whose turn is far: the pace may rise.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that: the
+/// pace may rise. So 500 processes look about 600 times a second together while nobody is served.
+const FOR_EACH_AHEAD: Duration = Duration::from_millis(6);
+const LONGEST_LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
 /// The pace is measured over at least this time, and at most the other.
 const SHORTEST_PACE: Duration = Duration::from_millis(20);
@@ -64,6 +62,7 @@ struct State {
     idle: Option<Idle>,
     /// A look, and how many were served by then.
     pace_from: Option<(i64, Instant)>,
+    last_look: Option<Instant>,
     /// Numbers served a second; zero while unknown.
     pace: f64,
 }
@@ -99,14 +98,15 @@ impl State {
         let still = still.filter(|idle| idle.admitted == admitted);
         let since = still.map_or(now, |idle| idle.since);
         self.idle = is_free.then_some(Idle { admitted, since, last: now });
-        let Some((then, from)) = self.pace_from else {
-            self.pace_from = Some((served, now));
-            return;
-        };
+        let last = self.last_look.replace(now).filter(|last| now - *last <= LONGEST_PACE);
+        let (then, from) = self.pace_from.filter(|_| last.is_some()).unwrap_or((served, now));
+        self.pace_from = Some((then, from));
         let (count, time) = (served.saturating_sub(then), now - from);
-        if count < 0 || time > 2 * LONGEST_PACE {
+        if count < 0 || time.is_zero() {
             // The row was recreated, or nobody of this process has looked for long.
             (self.pace_from, self.pace) = (Some((served, now)), 0.0);
+        } else if count == 0 && time >= LONGEST_PACE {
+            self.pace = 0.0;
         } else if count > 0 && time >= SHORTEST_PACE {
             #[allow(clippy::cast_precision_loss)]
             let pace = count as f64 / time.as_secs_f64();
@@ -184,9 +184,10 @@ impl Turns {
         #[allow(clippy::cast_precision_loss)]
         let (at_once, ahead) = (rooms(bucket.limit().capacity(), cost) as f64, ahead.saturating_sub(1) as f64);
         let next = seconds(at_once / pace / 100.0).clamp(SHORTEST_LOOK, LONGEST_NEXT_LOOK);
-        let far = seconds(ahead.max(0.0) / pace / 2.0);
+        let far = seconds(ahead.max(0.0) / pace / 3.0);
         // From four fifths to six fifths of it.
-        let pause = far.clamp(next, LONGEST_LOOK);
+        let many = u32::try_from(number.saturating_sub(bucket.served())).unwrap_or(0);
+        let pause = far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
         Some(
             pause * 4 / 5
                 + Duration::from_micros(random_up_to(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX) * 2 / 5)),
@@ -194,7 +195,7 @@ impl Turns {
     }
 
     /// How many numbers `waiting` callers lack, if this process may draw them now.
-    fn begin_to_draw(&self, waiting: usize) -> Option<u32> {
+    pub(crate) fn begin_to_draw(&self, waiting: usize) -> Option<u32> {
         let mut state = self.0.lock();
         let lacking = waiting.saturating_sub(state.numbers.len());
         let now = Instant::now();
@@ -206,7 +207,17 @@ impl Turns {
         u32::try_from(lacking).ok()
     }
 
-    fn have_drawn(&self, drawn: Result<Option<i64>, StoreError>, count: u32) {
+    /// Whether this process may say in the row that callers wait: it is not saying so already.
+    pub(crate) fn begin_to_mark(&self) -> bool {
+        !std::mem::replace(&mut self.0.lock().is_marking, true)
+    }
+
+    pub(crate) fn have_marked(&self) {
+        self.0.lock().is_marking = false;
+    }
+
+    /// Notes what a draw of `count` numbers returned: the number after the last, if there is a count.
+    pub(crate) fn have_drawn(&self, drawn: Result<Option<i64>, StoreError>, count: u32) {
         let mut state = self.0.lock();
         state.is_drawing = false;
         let now = Instant::now();
@@ -228,56 +239,7 @@ impl Turns {
 }
 
 fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_LOOK)
-}
-
-/// Draws numbers for `waiting` callers of this process that have none, and says in the row that callers wait. On a
-/// task of its own: nobody waits for it.
-pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
-    let turns = entry.extensions.of::<Turns>();
-    let is_alone = entry.load.crowd().is_some_and(|crowd| crowd <= 1);
-    if is_alone && bucket.waited_until().is_none_or(|until| until <= now) {
-        return;
-    }
-    let Some(runtime) = inner.background.runtime() else { return };
-    let served = bucket.served();
-    if let Some(callers) = turns.begin_to_draw(waiting) {
-        let (of, entry, turns) = (Arc::clone(inner), Arc::clone(entry), Arc::clone(&turns));
-        inner.background.spawn(&runtime, async move {
-            let drawn = try_to_draw(&of, &entry, callers, served).await;
-            if let Err(error) = &drawn {
-                tracing::debug!(event = "turns.not_drawn", dimension = %entry.dimension, %error);
-            }
-            turns.have_drawn(drawn, callers);
-            // It may be their turn already.
-            entry.inline.wake();
-        });
-    }
-    if is_mark_old(bucket.waited_until(), now) && !std::mem::replace(&mut turns.0.lock().is_marking, true) {
-        let (of, entry) = (Arc::clone(inner), Arc::clone(entry));
-        inner.background.spawn(&runtime, async move {
-            if let Err(error) = of.store.update(&mark_waiting(&entry.dimension, now), Resend::Always).await {
-                tracing::debug!(event = "turns.not_marked", dimension = %entry.dimension, %error);
-            }
-            turns.0.lock().is_marking = false;
-        });
-    }
-}
-
-/// Returns the number after the last that was drawn; `None` if the load row's count is not a number.
-async fn try_to_draw(inner: &Inner, entry: &Entry, callers: u32, served: i64) -> Result<Option<i64>, StoreError> {
-    let draw = draw(&entry.dimension, callers);
-    let Written::Applied(row) = inner.store.update(&draw, Resend::Always).await? else { return Ok(None) };
-    let Some(after) = drawn(&Attributes(&row)) else { return Ok(None) };
-    if after.saturating_sub(i64::from(callers)) >= served {
-        return Ok(Some(after));
-    }
-    let caught_up = catch_up(&entry.dimension, after, served, callers);
-    Ok(match inner.store.update(&caught_up, Resend::Always).await? {
-        Written::Applied(row) => drawn(&Attributes(&row)),
-        // Others drew meanwhile, and see the same.
-        Written::ConditionFailed(_) => Some(after),
-    })
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_LOOK.1)
 }
 
 #[cfg(test)]

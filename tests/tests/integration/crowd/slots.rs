@@ -252,3 +252,24 @@ async fn crowds_are_measured() {
 async fn the_reference_is_measured() {
     measure(&[Who::Reference, Who::ReferenceInTurns]).await;
 }
+
+/// Both kinds of lease, at slots that all wait for: more than twice the reference (18 a second, in
+/// `the_reference_is_measured`), in the order of coming, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_is_served_in_order_and_near_what_the_row_can_do() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let (hold, measured) = (Duration::from_millis(5), Duration::from_secs(4));
+        let figures = Crowd { who: Who::Sluice(kind), slots: 10, hold, measured }.run().await;
+        assert!(figures.grants_a_second >= 400.0 && figures.failed_writes <= 3.0, "{kind:?}: {figures:?}");
+        assert!(figures.unfair <= 0.2 && figures.late <= 1.25, "{kind:?}: {figures:?}");
+        assert!(figures.not_given_back == 0.0, "{kind:?}: {figures:?}");
+    }
+}
+
+/// Slots that are held long are not idle for long.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_freed_is_soon_taken() {
+    let (hold, measured) = (Duration::from_millis(500), Duration::from_secs(8));
+    let figures = Crowd { who: Who::Sluice(Kind::Rows), slots: 10, hold, measured }.run().await;
+    assert!(figures.idle <= 0.02 && figures.failed_writes <= 3.0 && figures.late <= 1.25, "{figures:?}");
+}

@@ -23,7 +23,7 @@ use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
-use crate::lane::turns::{Turns, keep_turns};
+use crate::lane::turns::Turns;
 use crate::lane::unclaimed::{OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
@@ -279,7 +279,7 @@ impl InlineBatch<'_> {
         let Some(reading) = self.entry.reading().filter(|_| retry.reason == RetryReason::NoFreeSlot) else { return };
         let count = waiting.iter().filter(|waiter| waiter.ask.takes()).count();
         if count > 0 {
-            keep_turns(self.inner, self.entry, &reading.bucket, count, self.inner.now());
+            slot_wait::keep_turns(self.inner, self.entry, &reading.bucket, count, self.inner.now());
         }
     }
 

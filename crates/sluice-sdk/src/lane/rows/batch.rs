@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, CancellationCause, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp};
+use sluice_core::{
+    Amount, CancellationCause, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, behind_those_that_wait,
+};
 use sluice_table::{Cancelled, Resend, StoreError, Transacted, Transaction, Written};
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ use crate::lane::reading::{apply_read, refresh_all, unknown};
 use crate::lane::round::Step;
 use crate::lane::rows::transaction::{AppliedCaller, PlannedCaller, SentTransaction, Share, judge};
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
-use crate::lane::setback::{Setback, Taken};
+use crate::lane::setback::{QueuePatience, Setback, Taken};
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
@@ -100,6 +102,10 @@ impl RowBatch<'_> {
     /// Answers the callers that move on after a conflict. Nothing that was sent for them is applied.
     fn leave(&mut self) {
         let [entry] = self.entries else { return };
+        if entry.limit().is_none_or(|limit| !limit.is_concurrent()) {
+            // The bucket was recreated as another type: it is planned again.
+            return;
+        }
         entry.extensions.of::<Contended>().met();
         let why = self.overtaken();
         for waiter in std::mem::take(&mut self.waiters) {
@@ -150,7 +156,9 @@ impl RowBatch<'_> {
                 }
                 Err(refusals) => {
                     let retry = self.retry(&refusals, &waiter.ask);
-                    if retry.is_some_and(|retry| waiter.ask.terms.queue_patience(self.inner).waits_for(&retry)) {
+                    // One that moves on waits as well, and nobody passes it.
+                    let patience = QueuePatience { moves_on: false, ..waiter.ask.terms.queue_patience(self.inner) };
+                    if retry.is_some_and(|retry| patience.waits_for(&retry)) {
                         break;
                     }
                 }
@@ -160,8 +168,11 @@ impl RowBatch<'_> {
             return None;
         }
         let totals = shares.iter().map(Share::total).collect();
-        let (updates, after) =
+        let (mut updates, after) =
             shares.into_iter().map(|share| share.write(now)).collect::<Option<(Vec<_>, Vec<_>)>>()?;
+        if self.waiters.iter().any(|waiter| waiter.ask.terms.moves_on) {
+            updates = updates.into_iter().map(behind_those_that_wait).collect();
+        }
         Some(SentTransaction { after, totals, updates, served, now })
     }
 
@@ -180,6 +191,7 @@ impl RowBatch<'_> {
     fn answer_refused(&mut self, readings: &[BucketReading], now: Timestamp) {
         let shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
+        let mut moved_on = None;
         for waiter in std::mem::take(&mut self.waiters) {
             match judge(&shares, &waiter.ask, now) {
                 Err(refusals) => match self.never(&refusals, &waiter.ask) {
@@ -188,12 +200,15 @@ impl RowBatch<'_> {
                         let retries = self.retries(&refusals, &waiter.ask);
                         self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
+                        if waiter.ask.terms.moves_on && waiter.ask.terms.stays {
+                            moved_on = moved_on.or_else(|| why.clone());
+                        }
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                     }
                 },
                 // The request would fit, but stands behind a caller that waits.
                 Ok(_) => {
-                    let why = self.waiting.as_ref().map(|(_, why)| why.clone());
+                    let why = self.waiting.as_ref().map(|(_, why)| why.clone()).or_else(|| moved_on.clone());
                     self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                 }
             }

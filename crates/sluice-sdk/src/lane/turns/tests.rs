@@ -25,11 +25,11 @@ fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
     let dimension = Dimension::new("a#concurrent").unwrap();
     let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
     let mut row: BTreeMap<_, _> = Bucket::full(dimension.clone(), limit, NOW).create().item.into_iter().collect();
-    row.insert(schema::TOKENS, Operand::number(free));
-    row.insert(schema::SERVED, Operand::number(served));
-    row.insert(schema::ADMITTED, Operand::number(served));
+    row.insert(schema::TOKENS, Operand::Number(free.to_string()));
+    row.insert(schema::SERVED, Operand::Number(served.to_string()));
+    row.insert(schema::ADMITTED, Operand::Number(served.to_string()));
     if waited {
-        row.insert(schema::WAITED_UNTIL, Operand::number(NOW.after(Duration::from_secs(1))));
+        row.insert(schema::WAITED_UNTIL, Operand::Number(NOW.after(Duration::from_secs(1)).to_string()));
     }
     Bucket::read(&dimension, &Map(row)).unwrap()
 }
@@ -116,7 +116,7 @@ async fn looks_are_rare_while_the_turn_is_far_and_follow_the_pace() {
     // Twenty a second: slots are held half a second.
     turns.are_next(&bucket(0, 20, true), 1, ONE, NOW);
     let look = |served| turns.next_look(&bucket(0, served, true), NOW).unwrap().as_millis();
-    assert!((380..=570).contains(&look(20)), "half a second until its turn is 950 ms away: {}", look(20));
+    assert!((380..=570).contains(&look(20)), "half of the 950 ms until its turn: {}", look(20));
     assert!((4..=6).contains(&look(39)) && (4..=6).contains(&look(40)), "{} {}", look(39), look(40));
     assert!(with([]).next_look(&bucket(0, 0, true), NOW).is_none());
 }
