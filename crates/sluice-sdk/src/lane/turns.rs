@@ -23,7 +23,7 @@ const MOST_WIDENED: u32 = 20;
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
 /// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
-const SHORTEST_LOOK: Duration = Duration::from_millis(3);
+const SHORTEST_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
 /// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that: the
 /// pace may rise. So 500 processes look about 600 times a second together while nobody is served.
