@@ -12,6 +12,7 @@ use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::Limit;
 use crate::line::Line;
+use crate::plan::order::FARTHEST_MARK;
 use crate::rate::Rate;
 use crate::schema::{
     CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, PROTOCOL, REFILL_RATE, TOKENS, VERSION,
@@ -57,7 +58,8 @@ pub struct Bucket {
     adopts_limit: bool,
     adopt_at_least: Option<Box<Amount>>,
     note: Option<Box<Note>>,
-    served: i64,
+    /// `None` if the row does not say it in a way that can be counted on.
+    served: Option<i64>,
     waited_until: Option<Timestamp>,
     /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
@@ -124,7 +126,7 @@ impl Bucket {
             adopts_limit: false,
             adopt_at_least: None,
             note: None,
-            served: 0,
+            served: Some(0),
             waited_until: None,
             inline: None,
             lines: None,
@@ -198,14 +200,26 @@ impl Bucket {
 
     /// How many of the numbers that waiting callers drew have been served.
     #[must_use]
-    pub const fn served(&self) -> i64 {
-        self.served
+    pub fn served(&self) -> i64 {
+        self.served.unwrap_or(0)
     }
 
-    /// Until when callers that wait for slots draw a number first, if others wait.
+    /// Whether a write may count the numbers that it serves: DynamoDB adds to numbers alone.
+    pub(crate) const fn counts_served(&self) -> bool {
+        self.served.is_some()
+    }
+
+    /// Until when the row says that callers wait for slots.
     #[must_use]
     pub const fn waited_until(&self) -> Option<Timestamp> {
         self.waited_until
+    }
+
+    /// Whether the row says that callers wait, so that others draw a number first. A mark that lies further ahead than
+    /// any writer would put it is not believed.
+    #[must_use]
+    pub fn is_waited_for(&self, now: Timestamp) -> bool {
+        self.waited_until.is_some_and(|until| until > now && until <= now.after(FARTHEST_MARK))
     }
 
     /// The leases in the row itself; `None` if no client has written inline leases yet.
@@ -344,7 +358,7 @@ impl Bucket {
     /// The same bucket after a write that left it with these inline leases.
     pub(crate) fn after_inline(&self, moved: Moved, leases: InlineLeases) -> Self {
         let mut after = self.clone();
-        after.served = self.served.saturating_add(i64::from(moved.served));
+        after.served = self.served.map(|served| served.saturating_add(i64::from(moved.served)));
         after.tokens = self.tokens.plus(moved.slots);
         after.version = self.version.saturating_add(1);
         after.counted = self.counted.saturating_add(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::CLOCK_ERROR;
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Leases, Released, Request};
+use sluice_sdk::{Leases, LimitError, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -161,4 +161,27 @@ async fn a_late_first_send_of_an_inline_take_parks_its_slot_until_its_lease_ends
         refusal(process, SLOTS).await;
     }
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 2));
+}
+
+/// The transaction was applied, and nobody heard of it; the next try meets another transaction. The caller does not move
+/// on to an inline lease: its first lease would hold a slot that nobody uses.
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_transaction_may_be_applied_does_not_move_on() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 2).await;
+    let client = world.client_with(|settings| settings.answer_within(Duration::from_secs(30)));
+    let (began, is_taken, has_met) = (Instant::now(), AtomicBool::new(false), AtomicBool::new(false));
+    world.dynamo.faults().draw(move |call| match call.operation {
+        Operation::TransactWriteItems if began.elapsed() < Duration::from_secs(4) => {
+            Some(if is_taken.swap(true, Ordering::SeqCst) { Fault::LoseRequest } else { Fault::LoseReply })
+        }
+        Operation::TransactWriteItems if !has_met.swap(true, Ordering::SeqCst) => {
+            Some(Fault::cancelled(&["TransactionConflict", "None"]))
+        }
+        _ => None,
+    });
+    let slot = client.slot(SLOTS).timeout(Duration::from_secs(30));
+    slot.run(async |_| Ok::<_, LimitError>(())).await.unwrap();
+    settle().await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
 }

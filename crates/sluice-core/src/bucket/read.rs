@@ -22,6 +22,9 @@ use crate::schema::{
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
+/// Far from the numbers that can be counted with.
+const MOST_SERVED: i64 = i64::MAX / 4;
+
 impl Bucket {
     /// Reads a bucket row.
     ///
@@ -73,9 +76,12 @@ impl Bucket {
             adopt_at_least: schema::optional(row, ADOPT_AT_LEAST, || schema::amount(row, ADOPT_AT_LEAST))?
                 .map(|least| Box::new(least.get())),
             note: Note::read(row).map(Box::new),
-            served: schema::optional(row, SERVED, || schema::count(row, SERVED))?.unwrap_or(0),
-            waited_until: schema::optional(row, WAITED_UNTIL, || schema::timestamp(row, WAITED_UNTIL))?
-                .map(|at| at.get()),
+            // Of the order of those that wait, and of no slot: the bucket can be used without them.
+            served: match row.field(SERVED) {
+                None => Some(0),
+                Some(_) => schema::count(row, SERVED).ok().filter(|served| served.abs() <= MOST_SERVED),
+            },
+            waited_until: schema::timestamp(row, WAITED_UNTIL).ok().map(|at| at.get()),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
             lines,
             share: None,

@@ -20,6 +20,9 @@ use crate::timestamp::Timestamp;
 /// number after the last of a crowd was served.
 pub const WAIT_MARK: Duration = Duration::from_secs(4);
 
+/// The end of a mark that is believed at most, from now: that of a writer whose clock is ahead.
+pub(crate) const FARTHEST_MARK: Duration = Duration::from_secs(8);
+
 /// DynamoDB cannot add to a count that is not a number: it would answer with an error.
 static DRAW: Statement = Statement::fixed(
     "SET #drawn = if_not_exists(#drawn, :0) + :callers",
@@ -32,12 +35,12 @@ static CATCH_UP: Statement = Statement::fixed("SET #drawn = :drawn", "#drawn = :
 
 /// Interleavings that the condition stops:
 /// - the bucket was removed, and the write would create half a row, or it was recreated as a rate bucket;
-/// - another process has marked it: one write of many is enough.
+/// - another process has marked it: one write of many is enough. A mark that nobody believes is replaced.
 ///
 /// The version stays: nothing that other clients read has changed.
 static MARK: Statement = Statement::fixed(
     "SET #waited_until = :until",
-    "#limit_type = :concurrent AND (attribute_not_exists(#waited_until) OR #waited_until < :soon)",
+    "#limit_type = :concurrent AND (attribute_not_exists(#waited_until) OR #waited_until < :soon OR #waited_until > :far)",
     &[LIMIT_TYPE, WAITED_UNTIL],
 );
 
@@ -77,6 +80,7 @@ pub fn mark_waiting(dimension: &Dimension, now: Timestamp) -> Update {
     let values = alloc::vec![
         (":until", Operand::number(now.after(WAIT_MARK))),
         (":soon", Operand::number(now.after(WAIT_MARK / 2))),
+        (":far", Operand::number(now.after(FARTHEST_MARK))),
         (":concurrent", Operand::text(LimitType::Concurrent)),
     ];
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&MARK), values }
@@ -85,5 +89,5 @@ pub fn mark_waiting(dimension: &Dimension, now: Timestamp) -> Update {
 /// Whether a mark that ends at `until` needs to be made again.
 #[must_use]
 pub fn is_mark_old(until: Option<Timestamp>, now: Timestamp) -> bool {
-    until.is_none_or(|until| until < now.after(WAIT_MARK / 2))
+    until.is_none_or(|until| until < now.after(WAIT_MARK / 2) || until > now.after(FARTHEST_MARK))
 }

@@ -19,6 +19,7 @@ use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::lease::purge_at;
 use crate::limit::LimitType;
+use crate::plan::order::FARTHEST_MARK;
 use crate::plan::{Plan, Reason, Refusal, Take};
 use crate::schema::{
     ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION, WAITED_UNTIL,
@@ -141,14 +142,16 @@ impl<'a> SlotPlanner<'a> {
 /// Interleaving that the condition stops: a process that gives its slot back and asks again knows of nobody, and
 /// passes all that wait, each time.
 #[must_use]
-pub fn behind_those_that_wait(take: Update) -> Update {
+pub fn behind_those_that_wait(take: Update, now: Timestamp) -> Update {
     let condition = alloc::format!(
-        "{} AND (attribute_not_exists(#waited_until) OR #waited_until <= :now)",
+        "{} AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
         take.statement.condition
     );
     let names = AttributeNames::of(&[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE, WAITED_UNTIL]);
     let statement = Statement { update: take.statement.update.clone(), condition: condition.into(), names };
-    Update { statement: Cow::Owned(statement), ..take }
+    let mut values = take.values;
+    values.push((":far", Operand::number(now.after(FARTHEST_MARK))));
+    Update { statement: Cow::Owned(statement), values, ..take }
 }
 
 /// The bucket's half of giving back `slots`, judged by the capacity that was read.

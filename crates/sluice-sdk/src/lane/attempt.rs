@@ -176,8 +176,7 @@ async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAns
 /// lease. Two transactions on one row collide, and plain updates do not.
 async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entry = &wants[0].entry;
-    let waited_until = entry.reading().and_then(|reading| reading.bucket.waited_until());
-    let is_crowded = waited_until.is_some_and(|until| until > inner.now())
+    let is_crowded = entry.reading().is_some_and(|reading| reading.bucket.is_waited_for(inner.now()))
         || entry.extensions.of::<Contended>().is_now()
         || entry.inline.get().is_some_and(|lane| !lane.is_idle());
     if !is_crowded {

@@ -12,7 +12,7 @@ use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written};
 use crate::api::refusal::{RetryIn, RetryReason, refused};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::turns::Turns;
+use crate::lane::turns::{Turns, Underway};
 
 /// How long a load row is believed. When this time has passed, two sweeps have measured again since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
@@ -102,30 +102,35 @@ fn measured_wait(entry: &Entry, extra: Amount, now: Timestamp) -> Option<Duratio
 pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
     let turns = entry.extensions.of::<Turns>();
     let is_alone = entry.load.crowd().is_some_and(|crowd| crowd <= 1);
-    if is_alone && bucket.waited_until().is_none_or(|until| until <= now) {
+    if is_alone && !bucket.is_waited_for(now) {
         return;
     }
     let Some(runtime) = inner.background.runtime() else { return };
     let served = bucket.served();
     if let Some(callers) = turns.begin_to_draw(waiting) {
-        let (of, entry, turns) = (Arc::clone(inner), Arc::clone(entry), Arc::clone(&turns));
+        let (of, entry, turns, underway) =
+            (Arc::clone(inner), Arc::clone(entry), Arc::clone(&turns), Underway::draw(&turns));
         inner.background.spawn(&runtime, async move {
+            let _underway = underway;
             let drawn = try_to_draw(&of, &entry, callers, served).await;
             if let Err(error) = &drawn {
                 tracing::debug!(event = "turns.not_drawn", dimension = %entry.dimension, %error);
             }
+            let is_drawn = drawn.is_ok();
             turns.have_drawn(drawn, callers);
-            // It may be their turn already.
-            entry.inline.wake();
+            if is_drawn {
+                // It may be their turn already.
+                entry.inline.wake();
+            }
         });
     }
     if is_mark_old(bucket.waited_until(), now) && turns.begin_to_mark() {
-        let (of, entry) = (Arc::clone(inner), Arc::clone(entry));
+        let (of, entry, underway) = (Arc::clone(inner), Arc::clone(entry), Underway::mark(&turns));
         inner.background.spawn(&runtime, async move {
+            let _underway = underway;
             if let Err(error) = of.store.update(&mark_waiting(&entry.dimension, now), Resend::Always).await {
                 tracing::debug!(event = "turns.not_marked", dimension = %entry.dimension, %error);
             }
-            turns.have_marked();
         });
     }
 }

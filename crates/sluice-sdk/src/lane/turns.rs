@@ -8,6 +8,7 @@
 //! Pure, except for the random part of a pause; drawing and marking are in [`slot_wait`](crate::lane::slot_wait).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -58,7 +59,7 @@ struct State {
     draw_after: Option<Instant>,
     failed: u32,
     without_until: Option<Instant>,
-    /// Slots that have been free since then, as every look showed, while nobody was granted any.
+    /// Slots that have been free since then, as looks showed, while nobody was granted any.
     idle: Option<Idle>,
     /// A look, and how many were served by then.
     pace_from: Option<(i64, Instant)>,
@@ -89,12 +90,12 @@ impl State {
     /// Whether callers of other processes are known to wait, so that one without a number comes after them.
     fn is_ordered(&self, bucket: &Bucket, now: Timestamp) -> bool {
         let may_draw = self.without_until.is_none_or(|until| until <= Instant::now());
-        may_draw && bucket.waited_until().is_some_and(|until| until > now)
+        may_draw && bucket.is_waited_for(now)
     }
 
     fn look(&mut self, bucket: &Bucket, is_free: bool) {
         let (served, now) = (bucket.served(), Instant::now());
-        let (admitted, still) = (bucket.admitted(), self.idle.filter(|idle| now - idle.last <= GRACE));
+        let (admitted, still) = (bucket.admitted(), self.idle.filter(|idle| now - idle.last <= LONGEST_PACE));
         let still = still.filter(|idle| idle.admitted == admitted);
         let since = still.map_or(now, |idle| idle.since);
         self.idle = is_free.then_some(Idle { admitted, since, last: now });
@@ -121,7 +122,11 @@ impl State {
     fn reach(&self, bucket: &Bucket, rooms: i64) -> i64 {
         let waited = self.idle.map_or(Duration::ZERO, |idle| idle.last - idle.since);
         let widened = u32::try_from(waited.as_micros() / GRACE.as_micros()).unwrap_or(u32::MAX).min(MOST_WIDENED);
-        bucket.served().saturating_add(rooms.saturating_mul(1 << widened))
+        match widened < MOST_WIDENED {
+            true => bucket.served().saturating_add(rooms.saturating_mul(1 << widened)),
+            // The counts are far apart: the row or the load row was made anew.
+            false => i64::MAX,
+        }
     }
 }
 
@@ -153,9 +158,10 @@ impl Turns {
         if at > 0 {
             return 1;
         }
-        let passed =
-            number.saturating_sub(bucket.served().saturating_add(rooms(free(bucket, now), cost))).saturating_add(1);
-        let passed = u32::try_from(passed.max(0)).unwrap_or(u32::MAX);
+        let before = number.saturating_sub(bucket.served());
+        // It is not its turn by the counts: all before it are passed over.
+        let passed = if before < rooms(free(bucket, now), cost) { 0 } else { before };
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         1_u32.saturating_add(state.left).saturating_add(passed)
     }
 
@@ -207,6 +213,11 @@ impl Turns {
         u32::try_from(lacking).ok()
     }
 
+    /// Ends a draw whose task ended without an answer.
+    fn end_draw(&self) {
+        self.0.lock().is_drawing = false;
+    }
+
     /// Whether this process may say in the row that callers wait: it is not saying so already.
     pub(crate) fn begin_to_mark(&self) -> bool {
         !std::mem::replace(&mut self.0.lock().is_marking, true)
@@ -235,6 +246,25 @@ impl Turns {
             }
             Ok(None) | Err(_) => state.without_until = Some(now + WITHOUT_NUMBERS),
         }
+    }
+}
+
+/// A draw, or a mark, that a task makes. If the task ends early, as with its runtime, another may be made.
+pub(crate) struct Underway(Arc<Turns>, fn(&Turns));
+
+impl Underway {
+    pub(crate) fn draw(turns: &Arc<Turns>) -> Self {
+        Self(Arc::clone(turns), Turns::end_draw)
+    }
+
+    pub(crate) fn mark(turns: &Arc<Turns>) -> Self {
+        Self(Arc::clone(turns), Turns::have_marked)
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.1(&self.0);
     }
 }
 

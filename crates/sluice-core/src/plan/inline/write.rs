@@ -163,11 +163,11 @@ impl Draft<'_, '_> {
         wording.set.push_str(", #admitted = if_not_exists(#admitted, :0) + :granted");
         wording.set.push_str(", #admitted_inline = if_not_exists(#admitted_inline, :0) + :granted");
         wording.number(":granted", moved.granted);
-        if moved.served > 0 {
+        if moved.served > 0 && self.bucket.counts_served() {
             wording.attributes.push(SERVED);
             wording.set.push_str(", #served = if_not_exists(#served, :0) + :served");
             wording.number(":served", moved.served);
-            if moved.served as usize > self.taken.len() {
+            if self.taken.iter().any(|take| take.serves > 1) {
                 wording.condition.push_str(" AND (attribute_not_exists(#served) OR #served = :read_served)");
                 wording.number(":read_served", self.bucket.served());
             }

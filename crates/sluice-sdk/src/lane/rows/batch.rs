@@ -79,7 +79,12 @@ impl round::Batch for RowBatch<'_> {
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
         let began = Instant::now();
-        match self.inner.store.transact(&Transaction::new(&sent.writes())).await? {
+        let attempted = self.inner.store.try_transact(&Transaction::new(&sent.writes())).await;
+        if attempted.maybe_applied && !matches!(attempted.answer, Ok(Transacted::Committed)) {
+            // They may hold leases without knowing: a later try under the same ids finds them.
+            self.waiters.iter_mut().for_each(|waiter| waiter.ask.terms.moves_on = false);
+        }
+        match attempted.answer? {
             Transacted::Committed => Ok(self.granted(&sent, began.elapsed())),
             Transacted::Cancelled(reasons) => {
                 let step = self.learn(&sent, &reasons, began.elapsed())?;
@@ -170,8 +175,9 @@ impl RowBatch<'_> {
         let totals = shares.iter().map(Share::total).collect();
         let (mut updates, after) =
             shares.into_iter().map(|share| share.write(now)).collect::<Option<(Vec<_>, Vec<_>)>>()?;
-        if self.waiters.iter().any(|waiter| waiter.ask.terms.moves_on) {
-            updates = updates.into_iter().map(behind_those_that_wait).collect();
+        let are_slots = readings.iter().all(|reading| reading.bucket.limit().is_concurrent());
+        if are_slots && self.waiters.iter().any(|waiter| waiter.ask.terms.moves_on) {
+            updates = updates.into_iter().map(|take| behind_those_that_wait(take, now)).collect();
         }
         Some(SentTransaction { after, totals, updates, served, now })
     }

@@ -88,11 +88,24 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
     advance(GRACE).await;
     assert_eq!(look(), 1, "for eight");
     assert_eq!(turns.serves(&idle, 0, ONE, NOW), 6, "and the five before it are passed over");
-    // Nobody knows what was in between.
-    advance(GRACE * 10).await;
-    assert_eq!(look(), 0);
-    advance(GRACE).await;
     assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 0, "somebody was served");
+    // A process whose turn is far looks rarely. Nobody was served between its looks, so the slots were free.
+    advance(GRACE * 10).await;
+    assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 1);
+    assert_eq!(with([i64::MAX - 1]).0.lock().reach(&bucket(1, 0, true), 1), 1);
+}
+
+/// The row was made anew, and the load row was not.
+#[tokio::test(start_paused = true)]
+async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
+    let turns = with([1_000_000_000_000]);
+    let idle = bucket(3, 0, true);
+    for _ in 0..MOST_WIDENED {
+        assert_eq!(turns.are_next(&idle, 1, ONE, NOW), 0);
+        advance(GRACE).await;
+    }
+    assert_eq!(turns.are_next(&idle, 1, ONE, NOW), 1);
+    assert_eq!(turns.serves(&idle, 0, ONE, NOW), u32::MAX);
 }
 
 #[tokio::test(start_paused = true)]
