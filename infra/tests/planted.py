@@ -45,7 +45,7 @@ resource "aws_dynamodb_resource_policy" "open" {
 
 # Name, file, what is replaced once (nothing: added at the end), by what.
 FAULTS = [
-    # The nine kinds that a review planted.
+    # Wiring.
     (
         "the rule is disabled",
         SCHEDULE,
@@ -90,7 +90,7 @@ FAULTS = [
         'arn  = "arn:aws:lambda:eu-central-1:111122223333:function:another"',
     ),
     ("anyone may take the role", RIGHTS, 'Principal = { Service = "lambda.amazonaws.com" }', 'Principal = "*"'),
-    # And more.
+    # Policies, and what is added.
     (
         "the products' policy is about another table",
         SLUICE,

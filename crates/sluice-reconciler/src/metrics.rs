@@ -51,7 +51,8 @@ impl Published {
     }
 }
 
-/// What the alarms look at, and the two figures that show at a glance what a table does.
+/// What the alarms look at, and three figures that show at a glance what a table does: `CallerRefusals`, `Pending`,
+/// `Duration`.
 pub const ALARMS: &[&str] = &[
     "Sweeps",
     "RestoredSlots",

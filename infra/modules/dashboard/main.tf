@@ -164,10 +164,11 @@ locals {
     ],
   ]
 
-  # With `metrics = "alarms"` sweeps publish these, and none by dimension: charts show what is left of them.
+  # With `metrics = "alarms"` sweeps publish these (ALARMS in crates/sluice-reconciler/src/metrics.rs), and none by
+  # dimension: charts show what is left of them.
   of_alarms = [
-    "AlreadyCapped", "ClockOffset", "DeadlineHit", "Drift", "ExpiredButAlive", "LeakSuspected", "Left", "Refused", "RestoredSlots",
-    "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
+    "AlreadyCapped", "CallerRefusals", "ClockOffset", "DeadlineHit", "Drift", "Duration", "ExpiredButAlive", "LeakSuspected", "Left",
+    "Pending", "Refused", "RestoredSlots", "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
   ]
 
   # A metric is [namespace, name, ...], or [{ expression }].
