@@ -12,7 +12,6 @@ use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::Limit;
 use crate::line::Line;
-use crate::plan::order::FARTHEST_MARK;
 use crate::rate::Rate;
 use crate::schema::{
     CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, PROTOCOL, REFILL_RATE, TOKENS, VERSION,
@@ -92,6 +91,9 @@ static REQUIRE: Statement = Statement::fixed(
     "attribute_exists(#key) AND (attribute_not_exists(#protocol) OR #protocol < :protocol)",
     &[KEY, PROTOCOL],
 );
+
+/// The end of a mark that is believed at most, from now: that of a writer whose clock is ahead.
+pub(crate) const FARTHEST_MARK: Duration = Duration::from_secs(8);
 
 impl Bucket {
     /// The write by which the bucket requires clients and sweeps of this protocol, or a later one.

@@ -9,6 +9,7 @@ use alloc::borrow::Cow;
 use alloc::string::ToString as _;
 use core::time::Duration;
 
+use crate::bucket::FARTHEST_MARK;
 use crate::dimension::Dimension;
 use crate::limit::LimitType;
 use crate::load::Load;
@@ -19,9 +20,6 @@ use crate::timestamp::Timestamp;
 /// How long a mark says that callers wait. Longer costs fewer writes; shorter ends sooner what callers pay for a
 /// number after the last of a crowd was served.
 pub const WAIT_MARK: Duration = Duration::from_secs(4);
-
-/// The end of a mark that is believed at most, from now: that of a writer whose clock is ahead.
-pub(crate) const FARTHEST_MARK: Duration = Duration::from_secs(8);
 
 /// DynamoDB cannot add to a count that is not a number: it would answer with an error.
 static DRAW: Statement = Statement::fixed(

@@ -16,10 +16,9 @@ use alloc::string::String;
 use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, FARTHEST_MARK};
 use crate::lease::purge_at;
 use crate::limit::LimitType;
-use crate::plan::order::FARTHEST_MARK;
 use crate::plan::{Plan, Reason, Refusal, Take};
 use crate::schema::{
     ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION, WAITED_UNTIL,
