@@ -13,6 +13,9 @@ use tokio::time::Instant;
 /// in quiet times; shorter meets the conflict again.
 const CONTENDED_FOR: Duration = Duration::from_secs(10);
 
+/// How long callers follow one that waits, whose own queue then says that it does.
+const FOLLOW_FOR: Duration = Duration::from_secs(1);
+
 /// So many writes of others a second keep a bucket contended: a transaction would meet every sixth of them.
 const BUSY_WRITES: i64 = 10;
 
@@ -37,6 +40,14 @@ impl Contended {
     /// Notes that this process met another writer.
     pub(crate) fn met(&self) {
         self.0.lock().until = Some(Instant::now() + CONTENDED_FOR);
+    }
+
+    /// Notes that a caller of this process waits for slots, and stands in another queue in a moment: those that come
+    /// after it follow.
+    pub(crate) fn waits(&self) {
+        let mut state = self.0.lock();
+        let until = Instant::now() + FOLLOW_FOR;
+        state.until = Some(state.until.map_or(until, |known| known.max(until)));
     }
 
     /// Notes the row after a write of this process.

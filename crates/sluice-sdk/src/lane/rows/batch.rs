@@ -57,6 +57,10 @@ impl round::Batch for RowBatch<'_> {
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        self.follow();
+        if self.waiters.is_empty() {
+            return Ok(Step::Served);
+        }
         let now = self.inner.now();
         let unread: Vec<_> = self.entries.iter().filter(|entry| is_unread(entry, now)).map(Arc::clone).collect();
         if !unread.is_empty() {
@@ -112,6 +116,19 @@ impl RowBatch<'_> {
             return;
         }
         entry.extensions.of::<Contended>().met();
+        self.move_on();
+    }
+
+    /// Answers the callers that move on if others of this process have: nobody passes them.
+    fn follow(&mut self) {
+        let [entry] = self.entries else { return };
+        let is_waited = entry.inline.get().is_some_and(|lane| !lane.is_idle());
+        if is_waited || entry.extensions.of::<Contended>().is_now() {
+            self.move_on();
+        }
+    }
+
+    fn move_on(&mut self) {
         let why = self.overtaken();
         for waiter in std::mem::take(&mut self.waiters) {
             match waiter.ask.terms.moves_on {
@@ -207,6 +224,7 @@ impl RowBatch<'_> {
                         self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
                         if waiter.ask.terms.moves_on && waiter.ask.terms.stays {
+                            self.entries[0].extensions.of::<Contended>().waits();
                             moved_on = moved_on.or_else(|| why.clone());
                         }
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
