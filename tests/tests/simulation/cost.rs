@@ -80,8 +80,9 @@ const REMEMBERED: Bound = bound("cost: a refusal that is remembered", 0, 0, 0);
 const KEPT: Bound = bound("cost: release of tokens", 0, 0, 0);
 const SETTLED: Bound = bound("cost: settle of a call that used less", 0, 1, 0);
 /// A transaction does not show the row: it is read once a minute, so that a changed limit is heard of.
-const ROW_TAKEN: Bound = bound("cost: slot with a lease row", 1, 0, 1);
-const ROW_GIVEN_BACK: Bound = bound("cost: release of a slot with a lease row", 0, 0, 1);
+/// Where another writer is met, the slot is taken with an inline lease.
+const ROW_TAKEN: Bound = bound("cost: slot with a lease row", 1, 1, 1);
+const ROW_GIVEN_BACK: Bound = bound("cost: release of a slot with a lease row", 0, 1, 1);
 const INLINE_TAKEN: Bound = bound("cost: slot with an inline lease", 0, 1, 0);
 const INLINE_GIVEN_BACK: Bound = bound("cost: release of a slot with an inline lease", 0, 1, 0);
 const RENEWED: Bound = bound("cost: renewal", 0, 1, 0);

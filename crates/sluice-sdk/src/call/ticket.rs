@@ -53,6 +53,7 @@ pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -
         lease,
         ends: None,
         moves_on: false,
+        came: 0,
     };
     if inner.config.leases == Leases::All {
         let taken = attempt::submit(inner, &asks, at_once(terms)).await?;

@@ -27,6 +27,7 @@ pub(crate) struct Contended(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    came: u64,
     until: Option<Instant>,
     /// A version of the row, when it was seen, and how often this process has written the row since.
     seen: Option<(i64, Timestamp, i64)>,
@@ -35,6 +36,13 @@ struct State {
 impl Contended {
     pub(crate) fn is_now(&self) -> bool {
         self.0.lock().until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// The place of a caller among those of this process that want slots of the bucket.
+    pub(crate) fn comes(&self) -> u64 {
+        let mut state = self.0.lock();
+        state.came += 1;
+        state.came
     }
 
     /// Notes that this process met another writer.

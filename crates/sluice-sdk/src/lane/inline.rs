@@ -124,6 +124,13 @@ impl QueueAsk for InlineAsk {
     fn takes(&self) -> bool {
         matches!(self, Self::Take { .. })
     }
+
+    fn came(&self) -> u64 {
+        match self {
+            Self::Take { terms, .. } => terms.came,
+            Self::Release { .. } => 0,
+        }
+    }
 }
 
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {

@@ -98,6 +98,11 @@ pub(crate) trait QueueAsk {
     fn takes(&self) -> bool {
         true
     }
+
+    /// The caller's place among those that came from another queue, if that matters.
+    fn came(&self) -> u64 {
+        0
+    }
 }
 
 /// The callers of a batch that stay in the queue, and the setback they wait for.
@@ -198,12 +203,24 @@ impl<Q, A> Lane<Q, A> {
 
     fn enter(
         self: &Arc<Self>,
+        queue: MutexGuard<'_, Queue<Q, A>>,
+        ask: Q,
+        serve: impl FnOnce(Leader<Q, A>) -> Service,
+    ) -> WaitHandle<A> {
+        self.enter_before(queue, ask, VecDeque::new(), serve)
+    }
+
+    /// As `enter`, before the callers `later`, which were taken out of the queue.
+    fn enter_before(
+        self: &Arc<Self>,
         mut queue: MutexGuard<'_, Queue<Q, A>>,
         ask: Q,
+        later: VecDeque<Waiter<Q, A>>,
         serve: impl FnOnce(Leader<Q, A>) -> Service,
     ) -> WaitHandle<A> {
         let (waiter, reply) = oneshot::channel();
         queue.waiting.push_back(Waiter { ask, reply: waiter });
+        queue.waiting.extend(later);
         if self.is_served.swap(true, Ordering::AcqRel) {
             let solo = queue.solo.take();
             drop(queue);
@@ -296,7 +313,7 @@ impl<Q: QueueAsk, A> Lane<Q, A> {
         stays: impl FnOnce(&Setback) -> bool,
         serve: impl FnOnce(Leader<Q, A>) -> Service,
     ) -> Result<WaitHandle<A>, Setback> {
-        let queue = self.queue();
+        let mut queue = self.queue();
         if queue.is_paused {
             if !queue.has_takers() {
                 self.wake.notify_one();
@@ -304,7 +321,11 @@ impl<Q: QueueAsk, A> Lane<Q, A> {
                 return Err(why.clone().unsent());
             }
         }
-        Ok(self.enter(queue, ask, serve))
+        let came = ask.came();
+        let later = queue.waiting.iter().rev().take_while(|waiter| waiter.ask.came() > came).count();
+        let first_later = queue.waiting.len() - later;
+        let later = queue.waiting.split_off(first_later);
+        Ok(self.enter_before(queue, ask, later, serve))
     }
 }
 

@@ -20,11 +20,13 @@ pub(crate) struct Terms {
     pub(crate) ends: Option<Instant>,
     /// Whether the caller leaves the queue for another one instead of waiting for slots or through conflicts.
     pub(crate) moves_on: bool,
+    /// The caller's place among those that may move on, which keep their order in the other queue; 0 for all others.
+    pub(crate) came: u64,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease, ends: None, moves_on: false }
+        Self { until: None, stays: false, lease, ends: None, moves_on: false, came: 0 }
     }
 
     /// How far ahead the caller books, from now.

@@ -303,7 +303,7 @@ impl<'a> StartWait<'a> {
 
     fn terms(&self, longer: Duration) -> Terms {
         let lease = self.inner.config.lease_ttl + longer;
-        Terms { until: Some(self.until), stays: true, lease, ends: self.ends, moves_on: false }
+        Terms { until: Some(self.until), stays: true, lease, ends: self.ends, moves_on: false, came: 0 }
     }
 
     fn left(&self) -> Duration {

@@ -138,6 +138,8 @@ impl<Q: QueueAsk, A> Leader<Q, A> {
                     false => queue.waiting.push_back(waiter),
                 }
             }
+            // Callers that came from another queue keep the order that they had there.
+            queue.waiting.make_contiguous().sort_by_key(|waiter| waiter.ask.came());
             let until = queue.waiting.iter().filter_map(|waiter| waiter.ask.stays_until()).min();
             let pause = length(&why, until, queue.waiting.iter().any(|waiter| !waiter.ask.takes()));
             queue.why = Some(why);
