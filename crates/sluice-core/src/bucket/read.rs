@@ -79,7 +79,9 @@ impl Bucket {
             // Of the order of those that wait, and of no slot: the bucket can be used without them.
             served: match row.field(SERVED) {
                 None => Some(0),
-                Some(_) => schema::count(row, SERVED).ok().filter(|served| served.abs() <= MOST_SERVED),
+                Some(_) => {
+                    schema::count(row, SERVED).ok().filter(|served| (-MOST_SERVED..=MOST_SERVED).contains(served))
+                }
             },
             waited_until: schema::timestamp(row, WAITED_UNTIL).ok().map(|at| at.get()),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
@@ -235,6 +237,17 @@ mod tests {
         let error = read(&row).unwrap_err();
         assert!(matches!(error.fault, AttributeFault::TooNew { .. }), "{error}");
         assert!(error.to_string().contains("this version of Sluice knows 1") && error.advice().contains("update"));
+    }
+
+    #[test]
+    fn counts_of_those_that_wait_that_make_no_sense_leave_the_bucket_usable() {
+        for (text, counts) in [("7", true), ("-9223372036854775808", false), ("9223372036854775807", false)] {
+            let mut row = sample();
+            row.0.insert(SERVED, Some(Operand::Number(text.into())));
+            row.0.insert(WAITED_UNTIL, Some(Operand::Text("tomorrow".into())));
+            let bucket = read(&row).unwrap();
+            assert_eq!((bucket.counts_served(), bucket.waited_until()), (counts, None), "{text}");
+        }
     }
 
     #[test]

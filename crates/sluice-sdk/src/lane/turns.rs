@@ -27,8 +27,8 @@ const MOST_WIDENED: u32 = 20;
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
 /// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that: the
-/// pace may rise. So 500 processes look about 600 times a second together while nobody is served.
-const FOR_EACH_AHEAD: Duration = Duration::from_millis(6);
+/// pace may rise. So 500 processes look about 450 times a second together while nobody is served.
+const FOR_EACH_AHEAD: Duration = Duration::from_millis(8);
 const LONGEST_LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
 /// The pace is measured over at least this time, and at most the other.
