@@ -3,9 +3,10 @@
 //! A caller that has to wait draws a number ([`sluice_core::draw`]). The row counts the numbers that were served,
 //! so a process knows how many stand before its callers: they take no slot before their turn, and the process looks
 //! at the row often only when its turn is near. Callers that never come (they gave up, or their process ended) hold
-//! their numbers for a moment: a slot that nobody takes is for twice as many numbers after each [`GRACE`].
+//! their numbers for a moment: a slot that nobody takes is for twice as many numbers after each [`GRACE`], and the
+//! count follows the numbers of those who take slots ([`Turns::serves`]).
 //!
-//! Pure, except for the random part of a pause; drawing and marking are in [`slot_wait`](crate::lane::slot_wait).
+//! Pure, except for the random part of a pause and of a count; drawing and marking are in [`slot_wait`](crate::lane::slot_wait).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,6 +22,10 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_millis(60);
 /// The greatest power of two by which turns are widened.
 const MOST_WIDENED: u32 = 20;
+
+/// A caller whose number is this far from the count moves the count by one more, or by one less. Less follows faster;
+/// more changes the order less where the count is right.
+const OFF_BY: u64 = 32;
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
 /// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
@@ -152,17 +157,26 @@ impl Turns {
 
     /// How many numbers the `at`th of these callers serves with its grant: its own, and those of callers that left
     /// or never came.
+    ///
+    /// The count follows the numbers of those who are granted. In the right order a caller's number is as often above
+    /// the count as below it. Numbers that nobody uses would keep slots free: callers are then served at numbers above
+    /// the count. Numbers that were passed over although their callers came later would be counted twice, and
+    /// for as long as a crowd stays, more callers would go for a slot than there are: they are then served below it.
+    /// Without this, neither would ever end.
     pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> u32 {
         let state = self.0.lock();
         let Some(number) = state.numbers.get(at) else { return 0 };
-        if at > 0 {
-            return 1;
+        let before = number.saturating_sub(bucket.served()).saturating_sub(i64::try_from(at).unwrap_or(i64::MAX));
+        if at == 0 && before >= rooms(free(bucket, now), cost) {
+            // It is not its turn by the counts: all before it are passed over.
+            return u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1);
         }
-        let before = number.saturating_sub(bucket.served());
-        // It is not its turn by the counts: all before it are passed over.
-        let passed = if before < rooms(free(bucket, now), cost) { 0 } else { before };
-        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
-        1_u32.saturating_add(state.left).saturating_add(passed)
+        let own = match random_up_to(OFF_BY) < before.unsigned_abs() {
+            true if before < 0 => 0,
+            true => 2,
+            false => 1,
+        };
+        if at == 0 { state.left.saturating_add(own) } else { own }
     }
 
     /// Notes that the first `count` callers have their slots.

@@ -121,6 +121,37 @@ async fn numbers_of_callers_that_left_are_served_with_the_next() {
     assert_eq!(turns.serves(&self::bucket(2, 7, true), 1, ONE, NOW), 1, "they count once");
 }
 
+/// A crowd of 50 in which each comes again at once, and a count that is wrong at the start.
+#[tokio::test(start_paused = true)]
+async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
+    const WAITING: i64 = 50;
+    for (nobodys, twice) in [(0, 0), (2, 0), (20, 0), (0, 5), (0, 40)] {
+        fastrand::seed(1);
+        let mut callers: Vec<Turns> = (0..WAITING).map(|number| with([1_000 + nobodys + number])).collect();
+        let (mut served, mut drawn) = (1_000 + twice, 1_000 + nobodys + WAITING);
+        let mut off = 0;
+        for grant in 0..800 {
+            let row = loop {
+                let row = bucket(3, served, true);
+                fastrand::shuffle(&mut callers);
+                if let Some(next) = callers.iter().position(|turns| turns.are_next(&row, 1, ONE, NOW) == 1) {
+                    callers.swap(0, next);
+                    break row;
+                }
+                advance(GRACE).await;
+            };
+            served += i64::from(callers[0].serves(&row, 0, ONE, NOW));
+            callers[0].were_served(1);
+            callers[0].have_drawn(Ok(Some(drawn + 1)), 1);
+            drawn += 1;
+            if grant >= 400 {
+                off += drawn - served - WAITING;
+            }
+        }
+        assert!(off.abs() <= 400, "{nobodys} nobody's, {twice} counted twice: off by {} in the mean", off / 400);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn looks_are_rare_while_the_turn_is_far_and_follow_the_pace() {
     let turns = with([40]);
