@@ -167,11 +167,11 @@ impl Turns {
         let state = self.0.lock();
         let Some(number) = state.numbers.get(at) else { return 0 };
         let before = number.saturating_sub(bucket.served()).saturating_sub(i64::try_from(at).unwrap_or(i64::MAX));
-        if at == 0 && before >= rooms(free(bucket, now), cost) {
-            // It is not its turn by the counts: all before it are passed over.
-            return u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1);
-        }
         let own = match random_up_to(OFF_BY) < before.unsigned_abs() {
+            // It is not its turn by the counts: all before it are passed over.
+            _ if at == 0 && before >= rooms(free(bucket, now), cost) => {
+                u32::try_from(before.saturating_add(1)).unwrap_or(u32::MAX)
+            }
             true if before < 0 => 0,
             true => 2,
             false => 1,
