@@ -43,9 +43,6 @@ const FOR_A_FAULT: u64 = 6;
 /// What a fault left in doubt may be given back so much later, by a task of its own.
 const GIVEN_BACK_LATER: Micros = 10_000_000;
 
-/// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
-const LOOKS_A_SECOND: u64 = 30;
-
 /// A process that is refused scans the table, page by page, every 8 s.
 const HEALS_A_MINUTE: u64 = 9;
 
@@ -264,7 +261,7 @@ impl Frugal {
         };
         drop(tokio::join!(slot, asks));
         let seconds = began.elapsed().as_secs() + 1;
-        let waited = bound(WAITED, 10 + seconds * LOOKS_A_SECOND, 2 + seconds, seconds + 2);
+        let waited = bound(WAITED, 10 + looks(seconds), 2 + seconds, seconds + 2);
         self.judge(&waits, &waits_before, waited);
         self.judge_units(&waits, &waits_before, (waits_units, waited));
         let heals_now = 1 + (seconds * HEALS_A_MINUTE).div_ceil(60);
@@ -280,6 +277,14 @@ impl Frugal {
         self.judge_units(&heals, &heals_before, (heals_units, healed));
         let _ = grant.release().await;
     }
+}
+
+/// Reads of a process in line whose turn is next, while nobody is served: a hundredth of the time that it has waited lies
+/// between two, from 5 to 50 ms, and pauses are random by a fifth.
+fn looks(seconds: u64) -> u64 {
+    let fastest = 100;
+    let slower: u64 = (1..=seconds.min(5)).map(|second| 200 / (2 * second - 1)).sum();
+    (fastest + slower + 20 * seconds.saturating_sub(5)) * 5 / 4
 }
 
 /// A grant that is dropped is given back by a task of its own, beside what is counted next.
