@@ -31,6 +31,9 @@ module "sluice" {
   expired_but_alive_threshold = var.expired_but_alive_threshold
   clock_offset_threshold_ms   = var.clock_offset_threshold_ms
   system_errors_threshold     = var.system_errors_threshold
+  refusals_threshold          = var.refusals_threshold
+  vendor_refusals_threshold   = var.vendor_refusals_threshold
+  shed_threshold              = var.shed_threshold
   name_prefix                 = var.name_prefix
   iam_path                    = var.iam_path
   permissions_boundary_arn    = var.permissions_boundary_arn

@@ -15,7 +15,7 @@ run "the_parts_know_each_other" {
       output.table_name == "ontopix-vendor-buckets-pre"
       && output.reconciler_function_name == "sluice-reconciler-pre"
       && output.dashboard_name == "sluice-pre"
-      && length(output.alarm_names) == 18
+      && length(output.alarm_names) == 24
     )
     error_message = "Everything is named after the environment."
   }
@@ -45,6 +45,9 @@ run "what_can_be_chosen_arrives" {
     leak_threshold              = 5
     expired_but_alive_threshold = 6
     clock_offset_threshold_ms   = 700
+    refusals_threshold          = 8
+    vendor_refusals_threshold   = 9
+    shed_threshold              = 11
   }
 
   assert {
@@ -75,6 +78,7 @@ run "what_can_be_chosen_arrives" {
   assert {
     condition = output.settings.alarms == {
       environment                 = "pre"
+      environment_of_callers      = "pre"
       actions_enabled             = false
       critical_topic_arns         = toset(["arn:aws:sns:eu-west-1:111122223333:now"])
       warning_topic_arns          = toset(["arn:aws:sns:eu-west-1:111122223333:tomorrow"])
@@ -85,6 +89,9 @@ run "what_can_be_chosen_arrives" {
       leak_threshold              = 5
       expired_but_alive_threshold = 6
       clock_offset_threshold_ms   = 700
+      refusals_threshold          = 8
+      vendor_refusals_threshold   = 9
+      shed_threshold              = 11
     }
     error_message = "A variable does not reach the alarms."
   }

@@ -22,6 +22,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
 ENVIRONMENTS = ("prod", "pre", "sandbox")
+CRITICAL = ("no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable")
 
 OVERRIDE = """
 terraform {
@@ -289,7 +290,7 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
                 if name != "Operation":
                     wanted = known.get(name, variables.get("SLUICE_ENV"))
                     rule(value == wanted, f"{address} looks at {name} {value}")
-        now = [name in alarm["alarm_name"] for name in ("no-sweep", "unreadable-buckets", "system-errors")]
+        now = [name in alarm["alarm_name"] for name in CRITICAL]
         topic = f"arn:aws:sns:eu-central-1:111122223333:{'now' if any(now) else 'tomorrow'}"
         rule(alarm.get("alarm_actions") == [topic] == alarm.get("ok_actions"), f"{address} tells {alarm.get('alarm_actions')}")
         rule(
