@@ -37,7 +37,12 @@ MODES = [
     ("processes", "64 processes, 1 caller each", "sluice", "rate limit, 64 processes of one caller (Lambda functions)"),
     ("saturation", "600/min, 50 processes", "sluice", "rate limit, twice as much wanted as is allowed, 50 processes"),
     ("concurrency", "100 slots, 64 processes, 1 caller each", "inline leases", "100 slots, 64 processes, inline leases"),
-    ("concurrency", "100 slots, 64 processes, 1 caller each", "row leases", "100 slots, 64 processes, lease rows (the default)"),
+    (
+        "concurrency",
+        "100 slots, 64 processes, 1 caller each",
+        "row leases",
+        "100 slots, 64 processes, lease rows (the default)",
+    ),
     (
         "concurrency",
         "10 slots, 64 processes, 1 caller each wait",
@@ -89,7 +94,11 @@ def printed() -> tuple[int, int]:
     source = (ROOT / "crates/sluice-table/src/emf/recorder.rs").read_text()
     of_buckets = re.findall(r'Published \{ name: "(\w+)", of: &(\w+)', source)
     labels = (ROOT / "crates/sluice-table/src/metric.rs").read_text()
-    by_bucket = [name for name, of in of_buckets if re.search(rf'^    {of}: Process Counter "[^"]+" \w+ \[[^\]]*"dimension"', labels, re.M)]
+    by_bucket = [
+        name
+        for name, of in of_buckets
+        if re.search(rf'^    {of}: Process Counter "[^"]+" \w+ \[[^\]]*"dimension"', labels, re.M)
+    ]
     return len(of_buckets) + source.count("const OUT: &str"), len(by_bucket)
 
 

@@ -11,7 +11,8 @@ module "sluice" {
   warm_throughput             = var.warm_throughput
   find_hot_keys               = var.find_hot_keys
   callers                     = var.callers
-  package_path                = var.package_path
+  package_path                = var.package_s3 == null ? var.package_path : null
+  package_s3                  = var.package_s3
   architecture                = var.architecture
   reserved_concurrency        = var.reserved_concurrency
   schedule_expression         = var.schedule_expression

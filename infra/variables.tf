@@ -61,9 +61,19 @@ variable "callers" {
 }
 
 variable "package_path" {
-  description = "Zip file with the reconciler's bootstrap, relative to this folder."
+  description = "Zip file with the reconciler's bootstrap, relative to this folder. Not looked at with package_s3."
   type        = string
   default     = "../target/lambda/sluice-reconciler/bootstrap.zip"
+}
+
+variable "package_s3" {
+  description = "Zip file of a release in a bucket of the Region, in place of package_path: { bucket, key, version }. version is the object's, for a bucket with versions; without it, give each release a key of its own."
+  type = object({
+    bucket  = string
+    key     = string
+    version = optional(string)
+  })
+  default = null
 }
 
 variable "architecture" {

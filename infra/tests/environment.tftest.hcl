@@ -25,6 +25,7 @@ run "the_parts_know_each_other" {
 run "what_can_be_chosen_arrives" {
   variables {
     region                   = "eu-west-1"
+    package_s3               = { bucket = "artifacts", key = "reconciler.zip" }
     architecture             = "x86_64"
     schedule_expression      = "rate(10 minutes)"
     log_level                = "WARN"
@@ -62,6 +63,7 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = output.settings.reconciler == {
+      package              = "artifacts/reconciler.zip"
       architecture         = "x86_64"
       schedule_expression  = "rate(10 minutes)"
       log_level            = "WARN"

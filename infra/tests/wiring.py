@@ -191,8 +191,9 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         only(kind)
         for kind in ("aws_dynamodb_table", "aws_lambda_function", "aws_iam_role", "aws_sqs_queue", "aws_cloudwatch_event_rule")
     )
-    target, permission, log = (
-        only(kind) for kind in ("aws_cloudwatch_event_target", "aws_lambda_permission", "aws_cloudwatch_log_group")
+    target, permission, log, live = (
+        only(kind)
+        for kind in ("aws_cloudwatch_event_target", "aws_lambda_permission", "aws_cloudwatch_log_group", "aws_lambda_alias")
     )
 
     # The function, its role, its table.
@@ -211,16 +212,23 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
 
     # What starts it, and where failures go.
     rule(event.get("state", "ENABLED") == "ENABLED", "the schedule is enabled")
-    rule(target.get("rule") == event.get("name") and target.get("arn") == function.get("arn"), "the schedule starts the function")
+    rule(function.get("publish") is True, "each change is a version to go back to")
+    rule(live.get("function_name") == function.get("function_name"), "the alias is the function's")
+    rule("function_version" not in live, "the alias points to the version that is published, which no plan knows")
+    rule(target.get("rule") == event.get("name") and target.get("arn") == live.get("arn"), "the schedule starts the alias")
+    started = (permission.get("function_name"), permission.get("qualifier"))
     rule(
-        permission.get("source_arn") == event.get("arn") and permission.get("function_name") == function.get("function_name"),
-        "the schedule alone may start the function",
+        permission.get("source_arn") == event.get("arn") and started == (function.get("function_name"), live.get("name")),
+        "the schedule alone may start the alias",
     )
     rule(
-        target.get("dead_letter_config", [{}])[0].get("arn") == queue.get("arn"), "events that are not delivered go to the queue"
+        target.get("dead_letter_config", [{}])[0].get("arn") == queue.get("arn"),
+        "events that are not delivered go to the queue",
     )
-    failed = only("aws_lambda_function_event_invoke_config").get("destination_config", [{}])[0].get("on_failure", [{}])[0]
+    runs = only("aws_lambda_function_event_invoke_config")
+    failed = runs.get("destination_config", [{}])[0].get("on_failure", [{}])[0]
     rule(failed.get("destination") == queue.get("arn"), "events of failed runs go to the queue")
+    rule(runs.get("qualifier") == live.get("name"), "what becomes of failed runs is said of the alias")
     writers = only("aws_sqs_queue_policy").get("policy", {}).get("Statement", [])
     rule(
         [one.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn") for one in writers] == [event.get("arn")],

@@ -35,6 +35,7 @@ module "reconciler" {
   table_name           = local.table.name
   table_arn            = local.table.arn
   package_path         = var.package_path
+  package_s3           = var.package_s3
   architecture         = var.architecture
   schedule_expression  = var.schedule_expression
   longest_gap_minutes  = var.longest_gap_minutes
