@@ -9,7 +9,6 @@ planned/prod.json holds every value of prod; planned/others.json holds in what p
 that no new agreement may break: who may write which rows, what starts the function, and what each alarm looks at.
 """
 
-import fnmatch
 import json
 import os
 import re
@@ -18,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import iam
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
@@ -127,40 +128,9 @@ def without_name(environment: str, resources: dict) -> dict:
     return json.loads(re.sub(rf"(?<![a-z]){environment}(?![a-z])", "ENV", json.dumps(resources)))
 
 
-# What a policy allows, as IAM evaluates the few kinds of statements that are used here.
-
-
-def matches(statement: dict, action: str, resource: str, key: str | None) -> bool:
-    def listed(value):
-        return value if isinstance(value, list) else [value]
-
-    if not any(fnmatch.fnmatchcase(action, pattern) for pattern in listed(statement["Action"])):
-        return False
-    if not any(fnmatch.fnmatchcase(resource, pattern) for pattern in listed(statement["Resource"])):
-        return False
-    for operator, tests in statement.get("Condition", {}).items():
-        for name, patterns in tests.items():
-            patterns = listed(patterns)
-            assert name == "dynamodb:LeadingKeys", f"a condition on {name} is not known here"
-            hit = key is not None and any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
-            if operator == "Null":
-                if (key is None) != (patterns == ["true"]):
-                    return False
-            elif operator == "ForAllValues:StringLike":
-                if key is not None and not hit:
-                    return False
-            elif operator == "ForAllValues:StringNotLike":
-                if hit:
-                    return False
-            else:
-                raise AssertionError(f"the operator {operator} is not known here")
-    return True
-
-
 def allows(document: dict, action: str, resource: str, key: str | None = None) -> bool:
-    statements = [one for one in document["Statement"] if matches(one, f"dynamodb:{action}", resource, key)]
-    assert all(one["Effect"] == "Allow" for one in statements)
-    return bool(statements)
+    context = {} if key is None else {"dynamodb:LeadingKeys": (key,)}
+    return iam.refusal([document], iam.Call(f"dynamodb:{action}", resource, context)) is None
 
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem")
