@@ -37,7 +37,12 @@ MODES = [
     ("processes", "64 processes, 1 caller each", "sluice", "rate limit, 64 processes of one caller (Lambda functions)"),
     ("saturation", "600/min, 50 processes", "sluice", "rate limit, twice as much wanted as is allowed, 50 processes"),
     ("concurrency", "100 slots, 64 processes, 1 caller each", "inline leases", "100 slots, 64 processes, inline leases"),
-    ("concurrency", "100 slots, 64 processes, 1 caller each", "row leases", "100 slots, 64 processes, lease rows (the default)"),
+    (
+        "concurrency",
+        "100 slots, 64 processes, 1 caller each",
+        "row leases",
+        "100 slots, 64 processes, lease rows (the default)",
+    ),
     (
         "concurrency",
         "10 slots, 64 processes, 1 caller each wait",
@@ -84,6 +89,19 @@ def published() -> tuple[int, int, int]:
     return *counts, len(re.findall(r'"\w+"', of_alarms))
 
 
+def printed() -> tuple[int, int]:
+    """Metrics of an environment whose callers print them (SLUICE_METRICS=emf), and of each bucket that they name."""
+    source = (ROOT / "crates/sluice-table/src/emf/recorder.rs").read_text()
+    of_buckets = re.findall(r'Published \{ name: "(\w+)", of: &(\w+)', source)
+    labels = (ROOT / "crates/sluice-table/src/metric.rs").read_text()
+    by_bucket = [
+        name
+        for name, of in of_buckets
+        if re.search(rf'^    {of}: Process Counter "[^"]+" \w+ \[[^\]]*"dimension"', labels, re.M)
+    ]
+    return len(of_buckets) + source.count("const OUT: &str"), len(by_bucket)
+
+
 def looked_at() -> tuple[int, int]:
     """Alarms of prod, and the metrics in them: an alarm on an expression is billed for each."""
     resources = json.loads((ROOT / "infra/tests/planned/prod.json").read_text())
@@ -103,6 +121,7 @@ def table(titles: list[str], rows: list[list[str]]) -> str:
 def page() -> str:
     environment, bucket, of_alarms = published()
     alarms, metrics_of_alarms = looked_at()
+    of_callers, of_their_buckets = printed()
     runs = HOURS * 12  # every five minutes
     # As operations.md says: 16 segments, two readings of the buckets, the directory, the row of the sweeps;
     # one line, and a load row for each bucket that is in use.
@@ -163,6 +182,10 @@ cost less than a cent.
 Metrics are the largest part. `metrics = "alarms"` in `infra/envs/ENV.tfvars` leaves {of_alarms} of {environment} and none by bucket: every alarm works,
 and the dashboard shows what is left. A dashboard is free if it is among the first three of an account. Slower sweeps
 (`schedule_expression`) save next to nothing. A KMS key of your own costs a dollar a month and each use of it.
+
+Callers that print metrics (`SLUICE_METRICS=emf`, [metrics.md](metrics.md#callers-in-lambda)) add at most {of_callers} metrics and {of_their_buckets} by bucket, each for the hours in
+which something was counted: {dollars(of_callers * each)} dollars a month, and {dollars(of_their_buckets * BUCKETS * each)} for {BUCKETS} buckets, if all of them are counted all month. The alarms on them are in the
+table above, and cost the same without such callers.
 
 ## Ten million calls
 

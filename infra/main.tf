@@ -11,7 +11,8 @@ module "sluice" {
   warm_throughput             = var.warm_throughput
   find_hot_keys               = var.find_hot_keys
   callers                     = var.callers
-  package_path                = var.package_path
+  package_path                = var.package_s3 == null ? var.package_path : null
+  package_s3                  = var.package_s3
   architecture                = var.architecture
   reserved_concurrency        = var.reserved_concurrency
   schedule_expression         = var.schedule_expression
@@ -31,6 +32,9 @@ module "sluice" {
   expired_but_alive_threshold = var.expired_but_alive_threshold
   clock_offset_threshold_ms   = var.clock_offset_threshold_ms
   system_errors_threshold     = var.system_errors_threshold
+  refusals_threshold          = var.refusals_threshold
+  vendor_refusals_threshold   = var.vendor_refusals_threshold
+  shed_threshold              = var.shed_threshold
   name_prefix                 = var.name_prefix
   iam_path                    = var.iam_path
   permissions_boundary_arn    = var.permissions_boundary_arn

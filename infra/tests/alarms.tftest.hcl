@@ -41,6 +41,11 @@ run "each_alarm_watches_what_its_name_says" {
       leases-left        = "Sluice/Left Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
       deadline-hit       = "Sluice/DeadlineHit Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
       dead-letters       = "AWS/SQS/NumberOfMessagesSent QueueName=the-queue Sum GreaterThanThreshold 0 300s 2/3 notBreaching"
+      caller-refusals    = "Sluice/CallerRefusals Environment=pre Sum GreaterThanOrEqualToThreshold 1000 900s 4/4 ignore"
+      refusals           = "Sluice/Refusals Environment=the-table Sum GreaterThanOrEqualToThreshold 1000 900s 4/4 notBreaching"
+      vendor-refusals    = "Sluice/VendorRefusals Environment=the-table Sum GreaterThanThreshold 10 900s 1/1 notBreaching"
+      shedding           = "Sluice/Shed Environment=the-table Sum GreaterThanOrEqualToThreshold 1 300s 3/3 notBreaching"
+      dynamodb-faltered  = "Sluice/Unavailable Environment=the-table Sum GreaterThanThreshold 0 900s 1/1 notBreaching"
       hot-key            = "AWS/DynamoDB/WriteKeyRangeThroughputThrottleEvents TableName=the-table Sum GreaterThanThreshold 0 300s 1/1 notBreaching"
     }
     error_message = "An alarm watches something else than it should."
@@ -197,6 +202,61 @@ run "dynamodbs_own_failures_are_added_up_over_operations" {
   }
 }
 
+run "dynamodb_out_for_callers_is_five_minutes_of_ten" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  assert {
+    condition = (
+      one([for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.expression if q.return_data == true]) == "FILL(unavailable, 0) + FILL(out, 0)"
+      && { for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1 } == {
+        unavailable = "Sluice Unavailable the-table Sum 60"
+        out         = "Sluice DynamoDbOut the-table Sum 60"
+      }
+      && aws_cloudwatch_metric_alarm.dynamodb_unavailable.comparison_operator == "GreaterThanThreshold"
+      && aws_cloudwatch_metric_alarm.dynamodb_unavailable.threshold == 0
+      && aws_cloudwatch_metric_alarm.dynamodb_unavailable.datapoints_to_alarm == 5
+      && aws_cloudwatch_metric_alarm.dynamodb_unavailable.evaluation_periods == 10
+      && aws_cloudwatch_metric_alarm.dynamodb_unavailable.treat_missing_data == "notBreaching"
+    )
+    error_message = "Calls without an answer and processes that only probe are added up, and an account without such callers is quiet."
+  }
+}
+
+# `ontopix-vendor-buckets-prod` is prod for them; any other table is its own name.
+run "callers_name_the_environment_by_their_table" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    environment = "prod"
+    table_name  = "ontopix-vendor-buckets-prod"
+  }
+
+  assert {
+    condition     = output.settings.environment_of_callers == "prod" && output.settings.environment == "prod"
+    error_message = "Callers of the usual table print its environment."
+  }
+}
+
+run "callers_of_a_table_with_a_prefix_print_its_whole_name" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    name_prefix = "acme-"
+    table_name  = "acme-ontopix-vendor-buckets-pre"
+  }
+
+  assert {
+    condition     = output.settings.environment_of_callers == "acme-ontopix-vendor-buckets-pre" && output.settings.environment == "acme-pre"
+    error_message = "Else the alarms of callers would look at a metric that nobody prints."
+  }
+}
+
 run "every_alarm_is_named_explained_and_heard" {
   module {
     source = "./modules/alarms"
@@ -205,35 +265,41 @@ run "every_alarm_is_named_explained_and_heard" {
   assert {
     condition = output.names == tolist([
       "sluice-pre-already-capped",
+      "sluice-pre-caller-refusals",
       "sluice-pre-clock-offset",
       "sluice-pre-dead-letters",
       "sluice-pre-deadline-hit",
       "sluice-pre-drift",
+      "sluice-pre-dynamodb-faltered",
+      "sluice-pre-dynamodb-unavailable",
       "sluice-pre-expired-but-alive",
       "sluice-pre-hot-key",
       "sluice-pre-leak",
       "sluice-pre-leases-left",
       "sluice-pre-no-sweep",
       "sluice-pre-reconciler-errors",
+      "sluice-pre-refusals",
       "sluice-pre-refused-leases",
       "sluice-pre-restored-slots",
+      "sluice-pre-shedding",
       "sluice-pre-system-errors",
       "sluice-pre-throttles",
       "sluice-pre-unfinished-sweeps",
       "sluice-pre-unparsable-rows",
       "sluice-pre-unreadable-buckets",
+      "sluice-pre-vendor-refusals",
     ])
     error_message = "Alarms are named sluice-{env}-{what}, and these are all of them."
   }
 
   assert {
-    condition     = length(output.arns) == 18
+    condition     = length(output.arns) == 24
     error_message = "Every alarm is handed to the dashboard."
   }
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
       length(a.alarm_description) > 80 && length(a.alarm_description) <= 1024
     ])
     error_message = "Each alarm says what it means and what to do, in what CloudWatch takes (1,024 characters)."
@@ -241,7 +307,7 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
       endswith(a.alarm_description, " Runbook: https://example.com/operations.md#${trimprefix(a.alarm_name, "sluice-pre-")}")
     ])
     error_message = "Each alarm leads to its own section of the runbook."
@@ -250,17 +316,17 @@ run "every_alarm_is_named_explained_and_heard" {
   # What cannot wait is named here, and nowhere by accident.
   assert {
     condition = {
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
       trimprefix(a.alarm_name, "sluice-pre-") => one(a.alarm_actions) if one(a.alarm_actions) != "arn:aws:sns:eu-central-1:111122223333:tomorrow"
       } == {
-      for name in ["no-sweep", "unreadable-buckets", "system-errors"] : name => "arn:aws:sns:eu-central-1:111122223333:now"
+      for name in ["no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable"] : name => "arn:aws:sns:eu-central-1:111122223333:now"
     }
     error_message = "An alarm tells the wrong topic."
   }
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
       a.actions_enabled && length(a.alarm_actions) == 1 && a.ok_actions == a.alarm_actions
     ])
     error_message = "Each alarm tells the topics when it begins and when it ends."
@@ -281,11 +347,14 @@ run "what_can_be_chosen_arrives" {
     leak_threshold              = 5
     expired_but_alive_threshold = 6
     clock_offset_threshold_ms   = 700
+    refusals_threshold          = 8
+    vendor_refusals_threshold   = 9
+    shed_threshold              = 11
   }
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
       !a.actions_enabled && length(a.alarm_actions) == 0 && length(a.ok_actions) == 0
     ])
     error_message = "Alarms without topics and without actions are possible."
@@ -298,6 +367,10 @@ run "what_can_be_chosen_arrives" {
       leak              = 5
       expired-but-alive = 6
       clock-offset      = 700
+      caller-refusals   = 8
+      refusals          = 8
+      vendor-refusals   = 9
+      shedding          = 11
     }
     error_message = "A threshold that was chosen is not its alarm's."
   }
@@ -331,6 +404,9 @@ run "thresholds_that_are_always_met_are_refused" {
     leak_threshold              = -1
     expired_but_alive_threshold = 0
     clock_offset_threshold_ms   = 0
+    refusals_threshold          = 0
+    vendor_refusals_threshold   = -1
+    shed_threshold              = 0
   }
 
   expect_failures = [
@@ -339,6 +415,9 @@ run "thresholds_that_are_always_met_are_refused" {
     var.leak_threshold,
     var.expired_but_alive_threshold,
     var.clock_offset_threshold_ms,
+    var.refusals_threshold,
+    var.vendor_refusals_threshold,
+    var.shed_threshold,
   ]
 }
 

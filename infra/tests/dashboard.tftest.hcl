@@ -42,11 +42,13 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       "AWS/Lambda Throttles FunctionName the-function",
       "AWS/SQS NumberOfMessagesSent QueueName the-queue",
       "Sluice AlreadyCapped Environment pre",
+      "Sluice CallerRefusals Environment pre",
       "Sluice ClockOffset Environment pre",
       "Sluice ConflictsRetried Environment pre",
       "Sluice Corrected Environment pre",
       "Sluice DeadlineHit Environment pre",
       "Sluice Drift Environment pre",
+      "Sluice DynamoDbOut Environment the-table",
       "Sluice Duration Environment pre",
       "Sluice Expired Environment pre",
       "Sluice ExpiredButAlive Environment pre",
@@ -54,16 +56,20 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       "Sluice Left Environment pre",
       "Sluice LostRaces Environment pre",
       "Sluice Pending Environment pre",
+      "Sluice Refusals Environment the-table",
       "Sluice Refused Environment pre",
       "Sluice Requests Environment pre",
       "Sluice Restored Environment pre",
       "Sluice RestoredSlots Environment pre",
       "Sluice RowsScanned Environment pre",
+      "Sluice Shed Environment the-table",
       "Sluice Sweeps Environment pre",
+      "Sluice Unavailable Environment the-table",
       "Sluice Unparsable Environment pre",
       "Sluice UnreadableBuckets Environment pre",
+      "Sluice VendorRefusals Environment the-table",
     ])
-    error_message = "The dashboard's metrics are not those that AWS and the reconciler publish."
+    error_message = "The dashboard's metrics are not those that AWS, the reconciler and callers publish."
   }
 
   assert {

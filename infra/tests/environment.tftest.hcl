@@ -15,7 +15,7 @@ run "the_parts_know_each_other" {
       output.table_name == "ontopix-vendor-buckets-pre"
       && output.reconciler_function_name == "sluice-reconciler-pre"
       && output.dashboard_name == "sluice-pre"
-      && length(output.alarm_names) == 18
+      && length(output.alarm_names) == 24
     )
     error_message = "Everything is named after the environment."
   }
@@ -25,6 +25,7 @@ run "the_parts_know_each_other" {
 run "what_can_be_chosen_arrives" {
   variables {
     region                   = "eu-west-1"
+    package_s3               = { bucket = "artifacts", key = "reconciler.zip" }
     architecture             = "x86_64"
     schedule_expression      = "rate(10 minutes)"
     log_level                = "WARN"
@@ -45,6 +46,9 @@ run "what_can_be_chosen_arrives" {
     leak_threshold              = 5
     expired_but_alive_threshold = 6
     clock_offset_threshold_ms   = 700
+    refusals_threshold          = 8
+    vendor_refusals_threshold   = 9
+    shed_threshold              = 11
   }
 
   assert {
@@ -59,6 +63,7 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = output.settings.reconciler == {
+      package              = "artifacts/reconciler.zip"
       architecture         = "x86_64"
       schedule_expression  = "rate(10 minutes)"
       log_level            = "WARN"
@@ -75,6 +80,7 @@ run "what_can_be_chosen_arrives" {
   assert {
     condition = output.settings.alarms == {
       environment                 = "pre"
+      environment_of_callers      = "pre"
       actions_enabled             = false
       critical_topic_arns         = toset(["arn:aws:sns:eu-west-1:111122223333:now"])
       warning_topic_arns          = toset(["arn:aws:sns:eu-west-1:111122223333:tomorrow"])
@@ -85,6 +91,9 @@ run "what_can_be_chosen_arrives" {
       leak_threshold              = 5
       expired_but_alive_threshold = 6
       clock_offset_threshold_ms   = 700
+      refusals_threshold          = 8
+      vendor_refusals_threshold   = 9
+      shed_threshold              = 11
     }
     error_message = "A variable does not reach the alarms."
   }

@@ -28,7 +28,10 @@ def alarm(name):
 
 
 def states(name, values, end, due=None):
-    """Whether the alarm is on, minute by minute. `values`: what is published, as (second, value). The installation is at 0."""
+    """Whether the alarm is on, minute by minute. `values`: what is published, as (second, value). The installation is at 0.
+
+    Of an alarm that adds metrics up, each filled with zeros, `values` are those of all of its metrics.
+    """
     this = alarm(name)
     metric = next((one["metric"][0] for one in this.get("metric_query", []) if "metric" in one), None)
     period = metric["period"] if metric else this["period"]
@@ -118,6 +121,56 @@ class Paging(unittest.TestCase):
             # Before a whole hour has passed, an hour holds few sweeps.
             lasted = [one for one in states(name, values, 6 * HOUR) if one[0] > 2 * HOUR]
             self.assertEqual(times(lasted), [], name)
+
+    OF_CALLERS = ("refusals", "vendor-refusals", "shedding", "dynamodb-faltered", "dynamodb-unavailable")
+
+    def test_an_account_without_callers_that_print_metrics_is_quiet(self):
+        for name in (*self.OF_CALLERS, "caller-refusals"):
+            self.assertEqual(times(states(name, [], 24 * HOUR)), [], name)
+
+    def test_a_caller_that_falls_silent_ends_its_alarms(self):
+        for name in self.OF_CALLERS:
+            values = [(second, 10_000) for second in range(HOUR, 4 * HOUR, 10)]
+            off, back = times(states(name, values, 8 * HOUR))
+            self.assertLessEqual(off, 60 + 60 + 1, name)
+            self.assertLessEqual(back, 240 + 61, name)
+
+    def test_one_blip_of_dynamodb_is_a_warning_and_wakes_nobody(self):
+        blip = [(second, 3) for second in range(HOUR, HOUR + 120, 10)]
+        self.assertEqual(times(states("dynamodb-unavailable", blip, 3 * HOUR)), [])
+        off, back = times(states("dynamodb-faltered", blip, 3 * HOUR))
+        self.assertLessEqual(off, 61)
+        self.assertLessEqual(back, 60 + 2 + 16)
+
+    def test_dynamodb_out_pages_after_five_minutes(self):
+        out = [(second, 1) for second in range(HOUR + 10, 2 * HOUR, 10)]
+        off, back = times(states("dynamodb-unavailable", out, 3 * HOUR))
+        self.assertEqual(off, 60 + 5)
+        self.assertLessEqual(back, 120 + 6)
+        # Callers that are refused come back every other minute.
+        now_and_then = [(second, 1) for second in range(HOUR, 2 * HOUR, 115)]
+        off, _ = times(states("dynamodb-unavailable", now_and_then, 3 * HOUR))
+        self.assertLessEqual(off, 60 + 11)
+
+    def test_a_busy_hour_is_no_alarm_and_a_lasting_one_is(self):
+        # 999 in each quarter of an hour, then 1,200.
+        self.assertEqual(times(states("refusals", [(second, 111) for second in range(0, 6 * HOUR, 100)], 6 * HOUR)), [])
+        self.assertEqual(times(states("refusals", [(second, 9_000) for second in range(0, 1_800, 60)], 6 * HOUR)), [])
+        (off,) = times(states("refusals", [(second, 134) for second in range(0, 6 * HOUR, 100)], 6 * HOUR))
+        self.assertLessEqual(off, 61)
+        # Sweeps say what all processes wrote into the load rows.
+        (off,) = times(states("caller-refusals", sweeps(0, 6 * HOUR, 600), 6 * HOUR))
+        self.assertLessEqual(off, 61)
+
+    def test_a_few_refusals_of_a_vendor_are_no_alarm(self):
+        self.assertEqual(times(states("vendor-refusals", [(HOUR, 10)], 3 * HOUR)), [])
+        off, _ = times(states("vendor-refusals", [(HOUR, 11)], 3 * HOUR))
+        self.assertEqual(off, 60)
+
+    def test_shedding_that_lasts_is_an_alarm_and_a_burst_is_not(self):
+        self.assertEqual(times(states("shedding", [(second, 5) for second in range(HOUR, HOUR + 300, 10)], 3 * HOUR)), [])
+        off, _ = times(states("shedding", [(second, 1) for second in range(HOUR, 2 * HOUR, 60)], 3 * HOUR))
+        self.assertLessEqual(off, 60 + 15)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,34 @@ FAULTS = [
     (
         "the schedule starts another function",
         SCHEDULE,
-        "arn  = aws_lambda_function.reconciler.arn",
+        "arn  = aws_lambda_alias.live.arn",
         'arn  = "arn:aws:lambda:eu-central-1:111122223333:function:another"',
+    ),
+    (
+        "the schedule starts what was uploaded last, not the alias",
+        SCHEDULE,
+        "arn  = aws_lambda_alias.live.arn",
+        "arn  = aws_lambda_function.reconciler.arn",
+    ),
+    ("the schedule may not start the alias", SCHEDULE, "  qualifier     = aws_lambda_alias.live.name\n", ""),
+    (
+        "failed runs of the alias are tried again, and lost",
+        RECONCILER,
+        "  qualifier                    = aws_lambda_alias.live.name\n",
+        "",
+    ),
+    ("no version is published", RECONCILER, "  publish = true\n", ""),
+    (
+        "the alias stays at what was uploaded last",
+        RECONCILER,
+        "function_version = aws_lambda_function.reconciler.version",
+        'function_version = "$LATEST"',
+    ),
+    (
+        "the alias is another function's",
+        RECONCILER,
+        "  function_name    = aws_lambda_function.reconciler.function_name",
+        '  function_name    = "another"',
     ),
     ("anyone may take the role", RIGHTS, 'Principal = { Service = "lambda.amazonaws.com" }', 'Principal = "*"'),
     # Policies, and what is added.
@@ -113,6 +139,19 @@ FAULTS = [
         '      severity    = "critical"',
         '      severity    = "warning"',
     ),
+    (
+        "alarms of callers look at another name of the environment",
+        ALARMS,
+        "of_callers = { Environment = try(",
+        'of_callers = { Environment = "another" == var.table_name ? "" : "another", Not = try(',
+    ),
+    (
+        "callers that fall silent are an alarm",
+        ALARMS,
+        '      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "notBreaching"',
+        '      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "breaching"',
+    ),
+    ("an outage counts failed calls alone", ALARMS, "FILL(unavailable, 0) + FILL(out, 0)", "FILL(unavailable, 0)"),
     ("an alarm ends without a word", ALARMS, "  ok_actions      = local.topics.critical", "  ok_actions      = []"),
     ("alarms look at metrics of another installation", ALARMS, '"${var.name_prefix}${var.environment}" }', '"another" }'),
     (

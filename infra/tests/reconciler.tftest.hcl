@@ -51,6 +51,87 @@ run "the_function_is_a_small_one_that_runs_alone" {
   }
 }
 
+run "each_change_is_a_version_and_the_alias_points_to_it" {
+  module {
+    source = "./modules/reconciler"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function.reconciler.publish
+      && aws_lambda_alias.live.name == "live"
+      && aws_lambda_alias.live.function_name == "sluice-reconciler-pre"
+      && aws_lambda_alias.live.function_version == "7"
+      && output.alias_arn == aws_lambda_alias.live.arn
+    )
+    error_message = "Without a published version there is nothing to go back to."
+  }
+}
+
+run "the_zip_file_may_lie_in_a_bucket" {
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    package_path = null
+    package_s3   = { bucket = "artifacts", key = "sluice/reconciler-1.0.0-arm64.zip", version = "3sL4kqtJlcpXroDTDmJ" }
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function.reconciler.filename == null
+      && aws_lambda_function.reconciler.s3_bucket == "artifacts"
+      && aws_lambda_function.reconciler.s3_key == "sluice/reconciler-1.0.0-arm64.zip"
+      && aws_lambda_function.reconciler.s3_object_version == "3sL4kqtJlcpXroDTDmJ"
+      && output.settings.package == "artifacts/sluice/reconciler-1.0.0-arm64.zip/3sL4kqtJlcpXroDTDmJ"
+    )
+    error_message = "Bucket, key and version say which file is deployed."
+  }
+}
+
+run "two_zip_files_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    package_s3 = { bucket = "artifacts", key = "reconciler.zip" }
+  }
+
+  expect_failures = [var.package_s3]
+}
+
+run "no_zip_file_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    package_path = null
+  }
+
+  expect_failures = [var.package_s3]
+}
+
+run "a_zip_file_that_is_not_there_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    package_path = "nowhere.zip"
+  }
+
+  expect_failures = [var.package_path]
+}
+
 run "function_role_and_rule_have_one_name" {
   module {
     source = "./modules/reconciler"
@@ -92,13 +173,14 @@ run "it_runs_every_five_minutes_and_nothing_is_tried_again" {
   assert {
     condition = (
       aws_cloudwatch_event_target.reconciler.rule == aws_cloudwatch_event_rule.schedule.name
-      && aws_cloudwatch_event_target.reconciler.arn == aws_lambda_function.reconciler.arn
+      && aws_cloudwatch_event_target.reconciler.arn == aws_lambda_alias.live.arn
       && aws_lambda_permission.schedule.principal == "events.amazonaws.com"
       && aws_lambda_permission.schedule.action == "lambda:InvokeFunction"
       && aws_lambda_permission.schedule.function_name == "sluice-reconciler-pre"
+      && aws_lambda_permission.schedule.qualifier == "live"
       && aws_lambda_permission.schedule.source_arn == aws_cloudwatch_event_rule.schedule.arn
     )
-    error_message = "The rule starts the function, and no other rule may."
+    error_message = "The rule starts the function's alias, and no other rule may."
   }
 
   assert {
@@ -122,6 +204,7 @@ run "what_failed_is_kept_as_a_dead_letter" {
       aws_cloudwatch_event_target.reconciler.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
       && aws_lambda_function_event_invoke_config.reconciler.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters.arn
       && aws_lambda_function_event_invoke_config.reconciler.function_name == "sluice-reconciler-pre"
+      && aws_lambda_function_event_invoke_config.reconciler.qualifier == "live"
     )
     error_message = "Undelivered events and failed runs go to the same queue."
   }

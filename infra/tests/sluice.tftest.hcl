@@ -155,8 +155,10 @@ run "with_metrics_for_alarms_the_dashboard_shows_no_others" {
     condition = toset(flatten([
       for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [for m in w.properties.metrics : m[1] if try(m[0] == "Sluice", false)] if w.type == "metric"
       ])) == toset([
-      "AlreadyCapped", "ClockOffset", "DeadlineHit", "Drift", "Duration", "ExpiredButAlive", "LeakSuspected", "Left", "Pending", "Refused",
-      "RestoredSlots", "Sweeps", "Unparsable", "UnreadableBuckets",
+      "AlreadyCapped", "CallerRefusals", "ClockOffset", "DeadlineHit", "Drift", "Duration", "ExpiredButAlive", "LeakSuspected", "Left",
+      "Pending", "Refused", "RestoredSlots", "Sweeps", "Unparsable", "UnreadableBuckets",
+      # Of callers, whatever sweeps publish.
+      "DynamoDbOut", "Refusals", "Shed", "Unavailable", "VendorRefusals",
     ])
     error_message = "The dashboard shows a metric that is not published, or leaves one out that is."
   }
@@ -188,10 +190,12 @@ run "alarms_need_no_more_than_is_published" {
 
   assert {
     condition = setunion([for a in aws_cloudwatch_metric_alarm.this : a.metric_name if a.namespace == "Sluice"], ["Sweeps"]) == toset([
-      "AlreadyCapped", "ClockOffset", "DeadlineHit", "Drift", "ExpiredButAlive", "LeakSuspected", "Left", "Refused", "RestoredSlots",
-      "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
+      "AlreadyCapped", "CallerRefusals", "ClockOffset", "DeadlineHit", "Drift", "ExpiredButAlive", "LeakSuspected", "Left", "Refused",
+      "RestoredSlots", "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
+      # Callers print these, whatever sweeps publish.
+      "Refusals", "Shed", "Unavailable", "VendorRefusals",
     ])
-    error_message = "The alarms look at these thirteen; SLUICE_METRICS=alarms publishes them, and three more."
+    error_message = "Of sweeps the alarms look at these fourteen; SLUICE_METRICS=alarms publishes them, and two more."
   }
 }
 

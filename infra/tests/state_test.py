@@ -75,6 +75,19 @@ if verb.startswith("s3api put-"):
         answer(status=255, error="connection was closed")
     buckets[bucket][asked[1]] = asked[asked.index("--region") + 2 :]
     answer()
+if verb.startswith("lambda "):
+    live = account["live"]
+    if live is None or option("--function-name") != "sluice-reconciler-prod":
+        answer(status=254, error="An error occurred (ResourceNotFoundException)")
+    if verb == "lambda get-alias":
+        answer(f"{live}\\tr{live}")
+    if verb == "lambda list-versions-by-function":
+        answer("".join(f"{one}\\t2026-11-0{one % 9 + 1}T10:00:00.000+0000\\n" for one in account["versions"]) + "$LATEST\\t2026-11-09T10:00:00.000+0000")
+    if verb == "lambda update-alias":
+        if option("--revision-id") != f"r{live}" or account["raced"]:
+            answer(status=254, error="An error occurred (PreconditionFailedException)")
+        account["live"] = int(option("--function-version"))
+        answer("{}")
 answer(status=1, error=f"the stand-in does not know {asked}")
 """
 
@@ -93,6 +106,7 @@ class Commands(unittest.TestCase):
             (programs / name).write_text(STAND_IN)
             (programs / name).chmod(0o755)
         self.account(login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error="")
+        self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False)
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -102,7 +116,7 @@ class Commands(unittest.TestCase):
     def buckets(self):
         return json.loads((self.folder / "account.json").read_text())["buckets"]
 
-    def task(self, *words, says=None, answers="", fails=False, **shell):
+    def task(self, *words, says=None, answers="", fails=False, clone=ROOT, **shell):
         """Runs a task; what terraform was asked, without init."""
         (self.folder / "log").write_text("")
         environment = {
@@ -115,7 +129,7 @@ class Commands(unittest.TestCase):
         }
         environment |= shell
         done = subprocess.run(
-            ["task", *words], cwd=ROOT, env=environment, input=answers, capture_output=True, text=True, check=False
+            ["task", *words], cwd=clone, env=environment, input=answers, capture_output=True, text=True, check=False
         )
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
@@ -231,6 +245,62 @@ class Commands(unittest.TestCase):
     def test_a_sandbox_is_destroyed_without_its_name(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=False)
         self.assertEqual(len(self.task("infra:destroy", "ENV=sandbox", "--yes")), 1)
+
+    def clone_with(self, **of_prod):
+        """A copy of what the tasks need, with more lines in the file of prod."""
+        clone = self.folder / "clone"
+        for part in ("infra", "localstack", "Taskfile.yml"):
+            source = ROOT / part
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            clone.mkdir(exist_ok=True)
+            copy(source, clone / part)
+        with (clone / "infra/envs/prod.tfvars").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in of_prod.items())
+        return clone
+
+    def live(self):
+        return json.loads((self.folder / "account.json").read_text())["live"]
+
+    def test_a_function_from_a_bucket_is_not_built(self):
+        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
+        self.task("infra:apply", "ENV=prod")
+        self.assertTrue(any(call[:2] == ["cargo", "lambda"] for call in self.log), "a file of this machine is built first")
+        clone = self.clone_with(package_s3='{ bucket = "artifacts", key = "reconciler.zip" }')
+        for command in ("infra:plan", "infra:apply"):
+            self.assertEqual(len(self.task(command, "ENV=prod", clone=clone)), 1)
+            self.assertFalse([call for call in self.log if call[0] == "cargo"], f"{command} builds what nobody deploys")
+
+    def test_one_command_goes_back_to_the_version_before(self):
+        self.assertEqual(self.task("infra:rollback", "ENV=prod", says="live pointed to version 11"), [])
+        # 10, though 9 sorts after it as a text; and Terraform is not asked.
+        self.assertEqual((self.live(), {call[0] for call in self.log}), (10, {"aws"}))
+        self.task("infra:rollback", "ENV=prod", says="task infra:rollback ENV=prod REGION=eu-central-1 VERSION=10")
+        self.assertEqual(self.live(), 9)
+        self.task("infra:rollback", "ENV=prod", "VERSION=12", "REGION=eu-west-1", says="sluice-reconciler-prod in eu-west-1")
+        self.assertEqual(self.live(), 12)
+        self.assertTrue(all(call[call.index("--region") + 1] == "eu-west-1" for call in self.log))
+
+    def test_what_cannot_be_rolled_back_is_said(self):
+        refused = {
+            ("VERSION=8",): "has no version 8. It has: 2 (2026",
+            ("VERSION=11",): "live points to version 11 already",
+        }
+        for words, says in refused.items():
+            self.task("infra:rollback", "ENV=prod", *words, fails=True, says=says)
+        self.account(live=2)
+        self.task("infra:rollback", "ENV=prod", fails=True, says="has no version before 2")
+        self.assertEqual(self.live(), 2)
+        self.account(live=None)
+        self.task("infra:rollback", "ENV=prod", fails=True, says="has no alias live in eu-central-1")
+
+    def test_of_two_people_one_rolls_back(self):
+        self.account(raced=True)
+        self.task("infra:rollback", "ENV=prod", fails=True, says="PreconditionFailed")
+        self.assertEqual(self.live(), 11)
+
+    def test_a_prefix_begins_the_functions_name(self):
+        clone = self.clone_with(name_prefix='"acme-"')
+        self.task("infra:rollback", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod has no alias")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ planned/prod.json holds every value of prod; planned/others.json holds in what p
 that no new agreement may break: who may write which rows, what starts the function, and what each alarm looks at.
 """
 
-import fnmatch
 import json
 import os
 import re
@@ -19,9 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import iam
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
 ENVIRONMENTS = ("prod", "pre", "sandbox")
+CRITICAL = ("no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable")
 
 OVERRIDE = """
 terraform {
@@ -126,40 +128,9 @@ def without_name(environment: str, resources: dict) -> dict:
     return json.loads(re.sub(rf"(?<![a-z]){environment}(?![a-z])", "ENV", json.dumps(resources)))
 
 
-# What a policy allows, as IAM evaluates the few kinds of statements that are used here.
-
-
-def matches(statement: dict, action: str, resource: str, key: str | None) -> bool:
-    def listed(value):
-        return value if isinstance(value, list) else [value]
-
-    if not any(fnmatch.fnmatchcase(action, pattern) for pattern in listed(statement["Action"])):
-        return False
-    if not any(fnmatch.fnmatchcase(resource, pattern) for pattern in listed(statement["Resource"])):
-        return False
-    for operator, tests in statement.get("Condition", {}).items():
-        for name, patterns in tests.items():
-            patterns = listed(patterns)
-            assert name == "dynamodb:LeadingKeys", f"a condition on {name} is not known here"
-            hit = key is not None and any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
-            if operator == "Null":
-                if (key is None) != (patterns == ["true"]):
-                    return False
-            elif operator == "ForAllValues:StringLike":
-                if key is not None and not hit:
-                    return False
-            elif operator == "ForAllValues:StringNotLike":
-                if hit:
-                    return False
-            else:
-                raise AssertionError(f"the operator {operator} is not known here")
-    return True
-
-
 def allows(document: dict, action: str, resource: str, key: str | None = None) -> bool:
-    statements = [one for one in document["Statement"] if matches(one, f"dynamodb:{action}", resource, key)]
-    assert all(one["Effect"] == "Allow" for one in statements)
-    return bool(statements)
+    context = {} if key is None else {"dynamodb:LeadingKeys": (key,)}
+    return iam.refusal([document], iam.Call(f"dynamodb:{action}", resource, context)) is None
 
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem")
@@ -190,8 +161,9 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         only(kind)
         for kind in ("aws_dynamodb_table", "aws_lambda_function", "aws_iam_role", "aws_sqs_queue", "aws_cloudwatch_event_rule")
     )
-    target, permission, log = (
-        only(kind) for kind in ("aws_cloudwatch_event_target", "aws_lambda_permission", "aws_cloudwatch_log_group")
+    target, permission, log, live = (
+        only(kind)
+        for kind in ("aws_cloudwatch_event_target", "aws_lambda_permission", "aws_cloudwatch_log_group", "aws_lambda_alias")
     )
 
     # The function, its role, its table.
@@ -210,16 +182,23 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
 
     # What starts it, and where failures go.
     rule(event.get("state", "ENABLED") == "ENABLED", "the schedule is enabled")
-    rule(target.get("rule") == event.get("name") and target.get("arn") == function.get("arn"), "the schedule starts the function")
+    rule(function.get("publish") is True, "each change is a version to go back to")
+    rule(live.get("function_name") == function.get("function_name"), "the alias is the function's")
+    rule("function_version" not in live, "the alias points to the version that is published, which no plan knows")
+    rule(target.get("rule") == event.get("name") and target.get("arn") == live.get("arn"), "the schedule starts the alias")
+    started = (permission.get("function_name"), permission.get("qualifier"))
     rule(
-        permission.get("source_arn") == event.get("arn") and permission.get("function_name") == function.get("function_name"),
-        "the schedule alone may start the function",
+        permission.get("source_arn") == event.get("arn") and started == (function.get("function_name"), live.get("name")),
+        "the schedule alone may start the alias",
     )
     rule(
-        target.get("dead_letter_config", [{}])[0].get("arn") == queue.get("arn"), "events that are not delivered go to the queue"
+        target.get("dead_letter_config", [{}])[0].get("arn") == queue.get("arn"),
+        "events that are not delivered go to the queue",
     )
-    failed = only("aws_lambda_function_event_invoke_config").get("destination_config", [{}])[0].get("on_failure", [{}])[0]
+    runs = only("aws_lambda_function_event_invoke_config")
+    failed = runs.get("destination_config", [{}])[0].get("on_failure", [{}])[0]
     rule(failed.get("destination") == queue.get("arn"), "events of failed runs go to the queue")
+    rule(runs.get("qualifier") == live.get("name"), "what becomes of failed runs is said of the alias")
     writers = only("aws_sqs_queue_policy").get("policy", {}).get("Statement", [])
     rule(
         [one.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn") for one in writers] == [event.get("arn")],
@@ -289,7 +268,7 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
                 if name != "Operation":
                     wanted = known.get(name, variables.get("SLUICE_ENV"))
                     rule(value == wanted, f"{address} looks at {name} {value}")
-        now = [name in alarm["alarm_name"] for name in ("no-sweep", "unreadable-buckets", "system-errors")]
+        now = [name in alarm["alarm_name"] for name in CRITICAL]
         topic = f"arn:aws:sns:eu-central-1:111122223333:{'now' if any(now) else 'tomorrow'}"
         rule(alarm.get("alarm_actions") == [topic] == alarm.get("ok_actions"), f"{address} tells {alarm.get('alarm_actions')}")
         rule(

@@ -51,8 +51,7 @@ impl Published {
     }
 }
 
-/// What the alarms look at, and three figures that show at a glance what a table does: `CallerRefusals`, `Pending`,
-/// `Duration`.
+/// What the alarms look at, and two figures that show at a glance what a table does: `Pending`, `Duration`.
 pub const ALARMS: &[&str] = &[
     "Sweeps",
     "RestoredSlots",

@@ -8,12 +8,20 @@
 #
 # Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
 #
+# Callers that print metrics (SLUICE_METRICS=emf) print nothing while they have nothing to count, and most
+# accounts have no such callers: there, too, silence is good news.
+#
 # Alarms with severity `critical` need action now, as docs/operations.md says; the others can wait.
 locals {
   of_environment = { Environment = "${var.name_prefix}${var.environment}" }
-  of_function    = { FunctionName = var.function_name }
-  of_table       = { TableName = var.table_name }
-  of_queue       = { QueueName = var.dead_letter_queue_name }
+
+  # Callers name the environment by their table: by its last part if that is the usual name, else by the whole
+  # name (crates/sluice-sdk/src/telemetry/emf.rs).
+  of_callers = { Environment = try(regex("^ontopix-vendor-buckets-(sandbox|pre|prod)$", var.table_name)[0], var.table_name) }
+
+  of_function = { FunctionName = var.function_name }
+  of_table    = { TableName = var.table_name }
+  of_queue    = { QueueName = var.dead_letter_queue_name }
 
   # A period of CloudWatch is a day at most.
   interval = var.sweep_interval_seconds
@@ -250,6 +258,83 @@ locals {
       datapoints  = 1
       missing     = "notBreaching"
     }
+
+    # Slots alone, of all callers, in any language and at any place: processes write what they refused into the load rows.
+    caller-refusals = {
+      severity    = "warning"
+      description = "For an hour callers have been refused slots, or shed requests, more often than the threshold in each quarter of an hour: more is asked for than the concurrency limits give. See on the dashboard and in `sluice watch` which bucket is full and who holds its slots, and let callers wait in a slot rather than ask again."
+      namespace   = "Sluice"
+      metric      = "CallerRefusals"
+      dimensions  = local.of_environment
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = var.refusals_threshold
+      period      = local.recent
+      periods     = 4
+      datapoints  = 4
+      missing     = "ignore"
+    }
+
+    refusals = {
+      severity    = "warning"
+      description = "For an hour callers that print metrics were refused more often than the threshold in each quarter of an hour: more is asked for than the limits give, or a caller asks again at once. See by bucket (VendorDimension) which limit it is; let callers wait in a slot, or have the vendor raise the limit."
+      namespace   = "Sluice"
+      metric      = "Refusals"
+      dimensions  = local.of_callers
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = var.refusals_threshold
+      period      = 900
+      periods     = 4
+      datapoints  = 4
+      missing     = "notBreaching"
+    }
+
+    vendor-refusals = {
+      severity    = "warning"
+      description = "A vendor refuses calls that were granted (HTTP 429 and the like), more often than the threshold in a quarter of an hour: somebody else uses the account, or the vendor's limit is lower than the bucket's. `sluice doctor` reports a lower limit that the vendor stated; find callers without Sluice."
+      namespace   = "Sluice"
+      metric      = "VendorRefusals"
+      dimensions  = local.of_callers
+      statistic   = "Sum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = var.vendor_refusals_threshold
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    shedding = {
+      severity    = "warning"
+      description = "For a quarter of an hour requests were shed in every five minutes (`admit`): their wait would be longer than they can bear, or the vendor counts as down because slots are held and none came free. See `sluice watch` and `sluice leases` for holders that hang."
+      namespace   = "Sluice"
+      metric      = "Shed"
+      dimensions  = local.of_callers
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = var.shed_threshold
+      period      = 300
+      periods     = 3
+      datapoints  = 3
+      missing     = "notBreaching"
+    }
+
+    # If it lasts, `dynamodb-unavailable` is the alarm. Callers that call now and then never make that one go off.
+    dynamodb-faltered = {
+      severity    = "warning"
+      description = "DynamoDB did not answer callers in the last quarter of an hour: they got what SLUICE_ON_UNAVAILABLE says, errors by default. One blip mends itself; if it lasts, `dynamodb-unavailable` goes off. If it comes back, look at the network and the timeouts of the callers."
+      namespace   = "Sluice"
+      metric      = "Unavailable"
+      dimensions  = local.of_callers
+      statistic   = "Sum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
   }
 }
 
@@ -280,7 +365,7 @@ locals {
   topics = { critical = var.critical_topic_arns, warning = var.warning_topic_arns }
 
   runbook = {
-    for name in concat(keys(local.alarms), ["no-sweep", "throttles", "system-errors"]) : name => "${var.runbook_url}#${name}"
+    for name in concat(keys(local.alarms), ["no-sweep", "throttles", "system-errors", "dynamodb-unavailable"]) : name => "${var.runbook_url}#${name}"
   }
 }
 
@@ -443,6 +528,54 @@ resource "aws_cloudwatch_metric_alarm" "system_errors" {
         stat        = "Sum"
         period      = 60
       }
+    }
+  }
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = local.topics.critical
+  ok_actions      = local.topics.critical
+  tags            = var.tags
+}
+
+# DynamoDB out, as callers see it, whatever lies in between: the network, an endpoint of a VPC. Five minutes of
+# ten, because a caller that is refused comes back later, and a function that is frozen prints later.
+resource "aws_cloudwatch_metric_alarm" "dynamodb_unavailable" {
+  alarm_name          = "${local.name}-dynamodb-unavailable"
+  alarm_description   = "DynamoDB has not answered callers in five of the last ten minutes: they get what SLUICE_ON_UNAVAILABLE says, errors by default. See the health of the Region, the network between callers and DynamoDB (endpoints, security groups), and whether `sluice doctor` works beside them. Runbook: ${local.runbook["dynamodb-unavailable"]}"
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  evaluation_periods  = 10
+  datapoints_to_alarm = 5
+  treat_missing_data  = "notBreaching"
+
+  metric_query {
+    id          = "unanswered"
+    expression  = "FILL(unavailable, 0) + FILL(out, 0)"
+    label       = "Calls without DynamoDB, and processes that only probe"
+    return_data = true
+  }
+
+  metric_query {
+    id = "unavailable"
+
+    metric {
+      namespace   = local.namespace
+      metric_name = "Unavailable"
+      dimensions  = local.of_callers
+      stat        = "Sum"
+      period      = 60
+    }
+  }
+
+  metric_query {
+    id = "out"
+
+    metric {
+      namespace   = local.namespace
+      metric_name = "DynamoDbOut"
+      dimensions  = local.of_callers
+      stat        = "Sum"
+      period      = 60
     }
   }
 

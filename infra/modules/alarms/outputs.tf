@@ -3,6 +3,7 @@ locals {
     aws_cloudwatch_metric_alarm.no_sweep,
     aws_cloudwatch_metric_alarm.throttles,
     aws_cloudwatch_metric_alarm.system_errors,
+    aws_cloudwatch_metric_alarm.dynamodb_unavailable,
   ])
 }
 
@@ -20,6 +21,7 @@ output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
     environment                 = aws_cloudwatch_metric_alarm.this["drift"].dimensions.Environment
+    environment_of_callers      = aws_cloudwatch_metric_alarm.this["refusals"].dimensions.Environment
     actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
     critical_topic_arns         = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
     warning_topic_arns          = aws_cloudwatch_metric_alarm.throttles.alarm_actions
@@ -30,5 +32,8 @@ output "settings" {
     leak_threshold              = aws_cloudwatch_metric_alarm.this["leak"].threshold
     expired_but_alive_threshold = aws_cloudwatch_metric_alarm.this["expired-but-alive"].threshold
     clock_offset_threshold_ms   = aws_cloudwatch_metric_alarm.this["clock-offset"].threshold
+    refusals_threshold          = aws_cloudwatch_metric_alarm.this["refusals"].threshold
+    vendor_refusals_threshold   = aws_cloudwatch_metric_alarm.this["vendor-refusals"].threshold
+    shed_threshold              = aws_cloudwatch_metric_alarm.this["shedding"].threshold
   }
 }

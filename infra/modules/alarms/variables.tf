@@ -150,3 +150,36 @@ variable "clock_offset_threshold_ms" {
     error_message = "The threshold must be above zero and at most 2,000 ms, which is what sweeps allow for."
   }
 }
+
+variable "refusals_threshold" {
+  description = "Refusals in a quarter of an hour, four times running, from which callers count as asking for too much."
+  type        = number
+  default     = 1000
+
+  validation {
+    condition     = var.refusals_threshold >= 1
+    error_message = "The threshold must be one refusal or more: with less the alarm would never end."
+  }
+}
+
+variable "vendor_refusals_threshold" {
+  description = "Granted calls that vendors may refuse in a quarter of an hour without an alarm."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.vendor_refusals_threshold >= 0
+    error_message = "The threshold must be zero refusals or more: below, the alarm would never end."
+  }
+}
+
+variable "shed_threshold" {
+  description = "Requests shed in five minutes, three times running, from which it is an alarm. Higher tolerates requests that cannot wait."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.shed_threshold >= 1
+    error_message = "The threshold must be one request or more: with less the alarm would never end."
+  }
+}

@@ -1,4 +1,4 @@
-# Rows of equal charts, top to bottom: how Sluice is used, what is in use and how fast it ends, what the sweep gave back, how the
+# Rows of equal charts, top to bottom: how Sluice is used, what callers met, what is in use and how fast it ends, what the sweep gave back, how the
 # sweep ran, what DynamoDB took. Each chart says only what differs from the others; position, size and region follow from where it stands.
 locals {
   env      = "${var.name_prefix}${var.environment}"
@@ -6,9 +6,12 @@ locals {
   table    = var.table_name
   queue    = var.dead_letter_queue_name
 
+  # As callers name the environment: see modules/alarms.
+  callers = try(regex("^ontopix-vendor-buckets-(sandbox|pre|prod)$", var.table_name)[0], var.table_name)
+
   note = <<-EOT
-    **Sluice, ${local.env}.** Clients' own metrics go where their products export them, so use is read off DynamoDB here: a batch of
-    grants is one write, and a refusal that a process answers from its cache is no request at all. What is in use, what leaked and
+    **Sluice, ${local.env}.** Use is read off DynamoDB here: a batch of grants is one write, and a refusal that a process answers from its
+    cache is no request at all. What callers met comes from those that print it (`SLUICE_METRICS=emf`). What is in use, what leaked and
     everything named *sweep* comes from the reconciler, every five minutes.
   EOT
 
@@ -30,6 +33,26 @@ locals {
         metrics = [
           ["AWS/DynamoDB", "ConditionalCheckFailedRequests", "TableName", local.table, { label = "Failed conditions" }],
           ["AWS/DynamoDB", "TransactionConflict", "TableName", local.table, { label = "Conflicts between transactions" }],
+        ]
+      },
+    ],
+    [
+      {
+        title = "Callers that were refused or shed"
+        yAxis = { left = { label = "Calls", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "Refusals", "Environment", local.callers, { label = "Refused (callers that print it)" }],
+          ["Sluice", "Shed", "Environment", local.callers, { label = "Shed (callers that print it)" }],
+          ["Sluice", "CallerRefusals", "Environment", local.env, { label = "Slots refused or shed (all callers, by the sweep)" }],
+        ]
+      },
+      {
+        title = "Callers that a vendor refused, or that DynamoDB did not answer"
+        yAxis = { left = { label = "Calls", showUnits = false, min = 0 }, right = { label = "Lines", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "VendorRefusals", "Environment", local.callers, { label = "Granted, and refused by the vendor" }],
+          ["Sluice", "Unavailable", "Environment", local.callers, { label = "Without an answer of DynamoDB" }],
+          ["Sluice", "DynamoDbOut", "Environment", local.callers, { label = "Lines of processes that only probe", yAxis = "right" }],
         ]
       },
     ],
@@ -171,6 +194,9 @@ locals {
     "Pending", "Refused", "RestoredSlots", "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
   ]
 
+  # What callers print (PUBLISHED in crates/sluice-table/src/emf/recorder.rs), whatever sweeps publish.
+  printed = ["DynamoDbOut", "Refusals", "Shed", "Unavailable", "VendorRefusals"]
+
   # A metric is [namespace, name, ...], or [{ expression }].
   published = [
     for row in local.rows : [
@@ -179,7 +205,7 @@ locals {
           for metric in chart.metrics : metric if anytrue([
             var.metrics == "all",
             try(metric[0] != "Sluice" && !can(metric[0].expression), false),
-            try(metric[0] == "Sluice" && contains(local.of_alarms, metric[1]), false),
+            try(metric[0] == "Sluice" && contains(concat(local.of_alarms, local.printed), metric[1]), false),
             try(!strcontains(metric[0].expression, "{Sluice,"), false),
           ])
         ]

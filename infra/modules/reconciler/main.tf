@@ -9,14 +9,22 @@ resource "aws_lambda_function" "reconciler" {
   description   = "Finds leases that have ended and restores their slots."
   role          = aws_iam_role.reconciler.arn
 
-  filename         = var.package_path
-  source_code_hash = filebase64sha256(var.package_path)
-  runtime          = "provided.al2023"
-  handler          = "bootstrap"
-  architectures    = [var.architecture]
-  memory_size      = 128
-  timeout          = 60
-  tags             = var.tags
+  # A file of this machine, or an object of a bucket in the same Region.
+  filename          = var.package_path
+  source_code_hash  = var.package_path == null ? null : filebase64sha256(var.package_path)
+  s3_bucket         = try(var.package_s3.bucket, null)
+  s3_key            = try(var.package_s3.key, null)
+  s3_object_version = try(var.package_s3.version, null)
+
+  # Each change of code or settings is a version of its own, which never changes: there is one to go back to.
+  publish = true
+
+  runtime       = "provided.al2023"
+  handler       = "bootstrap"
+  architectures = [var.architecture]
+  memory_size   = 128
+  timeout       = 60
+  tags          = var.tags
 
   # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper. Null
   # reserves none: an account whose quota is ten may reserve nothing.
@@ -43,15 +51,25 @@ resource "aws_lambda_function" "reconciler" {
   }
 }
 
+# What the schedule starts. An apply moves it to the version that the apply published; `task infra:rollback` moves it back.
+resource "aws_lambda_alias" "live" {
+  name             = "live"
+  description      = "The version that the schedule starts."
+  function_name    = aws_lambda_function.reconciler.function_name
+  function_version = aws_lambda_function.reconciler.version
+}
+
 resource "aws_cloudwatch_log_group" "reconciler" {
   name              = "/aws/lambda/${local.name}"
   retention_in_days = var.log_retention_days
   tags              = var.tags
 }
 
-# A run that fails or comes too late is not worth repeating: the next one does its work.
+# A run that fails or comes too late is not worth repeating: the next one does its work. Lambda keeps this by
+# alias: runs of an alias without it would be tried again, and their failures lost.
 resource "aws_lambda_function_event_invoke_config" "reconciler" {
   function_name                = aws_lambda_function.reconciler.function_name
+  qualifier                    = aws_lambda_alias.live.name
   maximum_retry_attempts       = 0
   maximum_event_age_in_seconds = 300
 

@@ -3,6 +3,11 @@ output "function_name" {
   value       = aws_lambda_function.reconciler.function_name
 }
 
+output "alias_arn" {
+  description = "ARN of the alias that the schedule starts."
+  value       = aws_lambda_alias.live.arn
+}
+
 output "role_arn" {
   description = "ARN of the role that the function runs with."
   value       = aws_iam_role.reconciler.arn
@@ -31,6 +36,7 @@ output "sweep_interval_seconds" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
+    package              = aws_lambda_function.reconciler.filename != null ? aws_lambda_function.reconciler.filename : join("/", compact([aws_lambda_function.reconciler.s3_bucket, aws_lambda_function.reconciler.s3_key, aws_lambda_function.reconciler.s3_object_version]))
     architecture         = one(aws_lambda_function.reconciler.architectures)
     environment          = aws_lambda_function.reconciler.environment[0].variables.SLUICE_ENV
     schedule_expression  = aws_cloudwatch_event_rule.schedule.schedule_expression

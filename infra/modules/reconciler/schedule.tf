@@ -15,7 +15,7 @@ resource "aws_cloudwatch_event_rule" "schedule" {
 
 resource "aws_cloudwatch_event_target" "reconciler" {
   rule = aws_cloudwatch_event_rule.schedule.name
-  arn  = aws_lambda_function.reconciler.arn
+  arn  = aws_lambda_alias.live.arn
 
   # As for the function itself: an event that cannot be delivered is worth nothing once the next one is due.
   retry_policy {
@@ -32,6 +32,7 @@ resource "aws_lambda_permission" "schedule" {
   statement_id  = "schedule"
   action        = "lambda:InvokeFunction"
   function_name = aws_lambda_function.reconciler.function_name
+  qualifier     = aws_lambda_alias.live.name
   principal     = "events.amazonaws.com"
   source_arn    = aws_cloudwatch_event_rule.schedule.arn
 }

@@ -19,12 +19,28 @@ variable "table_arn" {
 }
 
 variable "package_path" {
-  description = "Zip file with the bootstrap."
+  description = "Zip file with the bootstrap, on this machine. Null with package_s3."
   type        = string
+  default     = null
 
   validation {
-    condition     = fileexists(var.package_path)
+    condition     = try(var.package_path == null || fileexists(var.package_path), true)
     error_message = "There is no zip file at package_path. Build the reconciler first, or name a file that is there: a plan that nobody applies, and a destroy, take any."
+  }
+}
+
+variable "package_s3" {
+  description = "Zip file with the bootstrap, in a bucket of the function's Region: { bucket, key, version }. version is the object's, for a bucket with versions; without it, give each release a key of its own."
+  type = object({
+    bucket  = string
+    key     = string
+    version = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = (var.package_s3 == null) != (var.package_path == null)
+    error_message = "Give either package_path, a zip file on this machine, or package_s3, one in a bucket."
   }
 }
 

@@ -35,6 +35,7 @@ module "reconciler" {
   table_name           = local.table.name
   table_arn            = local.table.arn
   package_path         = var.package_path
+  package_s3           = var.package_s3
   architecture         = var.architecture
   schedule_expression  = var.schedule_expression
   longest_gap_minutes  = var.longest_gap_minutes
@@ -103,6 +104,9 @@ module "alarms" {
   expired_but_alive_threshold = var.expired_but_alive_threshold
   clock_offset_threshold_ms   = var.clock_offset_threshold_ms
   system_errors_threshold     = var.system_errors_threshold
+  refusals_threshold          = var.refusals_threshold
+  vendor_refusals_threshold   = var.vendor_refusals_threshold
+  shed_threshold              = var.shed_threshold
   installed_at                = var.installed_at
   name_prefix                 = var.name_prefix
   tags                        = var.tags

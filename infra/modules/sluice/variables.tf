@@ -69,8 +69,19 @@ variable "callers" {
 }
 
 variable "package_path" {
-  description = "Zip file with the reconciler's bootstrap (`task build:lambda`, or the file of a release)."
+  description = "Zip file with the reconciler's bootstrap (`task build:lambda`, or the file of a release). Null with package_s3."
   type        = string
+  default     = null
+}
+
+variable "package_s3" {
+  description = "Zip file of a release in a bucket of the Region, in place of package_path: { bucket, key, version }. version is the object's, for a bucket with versions; without it, give each release a key of its own."
+  type = object({
+    bucket  = string
+    key     = string
+    version = optional(string)
+  })
+  default = null
 }
 
 variable "architecture" {
@@ -122,7 +133,7 @@ variable "metrics" {
 }
 
 variable "critical_topic_arns" {
-  description = "SNS topics of urgent alarms (act now): no-sweep, unreadable-buckets, system-errors. Required in prod."
+  description = "SNS topics of urgent alarms (act now): no-sweep, unreadable-buckets, system-errors, dynamodb-unavailable. Required in prod."
   type        = list(string)
   default     = []
 
@@ -196,6 +207,24 @@ variable "system_errors_threshold" {
   description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
   type        = number
   default     = 10
+}
+
+variable "refusals_threshold" {
+  description = "Refusals in a quarter of an hour, four times running, from which callers count as asking for too much."
+  type        = number
+  default     = 1000
+}
+
+variable "vendor_refusals_threshold" {
+  description = "Granted calls that vendors may refuse in a quarter of an hour without an alarm."
+  type        = number
+  default     = 10
+}
+
+variable "shed_threshold" {
+  description = "Requests shed in five minutes, three times running, from which it is an alarm. Higher tolerates requests that cannot wait."
+  type        = number
+  default     = 1
 }
 
 variable "name_prefix" {

@@ -28,6 +28,7 @@ run "pre_is_made_as_agreed" {
 
   assert {
     condition = output.settings.reconciler == {
+      package              = "versions.tf"
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
       log_level            = "INFO"

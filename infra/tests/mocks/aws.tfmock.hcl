@@ -13,7 +13,14 @@ mock_resource "aws_iam_policy" {
 }
 
 mock_resource "aws_lambda_function" {
-  defaults = { arn = "arn:aws:lambda:eu-central-1:111122223333:function:the-function" }
+  defaults = {
+    arn     = "arn:aws:lambda:eu-central-1:111122223333:function:the-function"
+    version = "7"
+  }
+}
+
+mock_resource "aws_lambda_alias" {
+  defaults = { arn = "arn:aws:lambda:eu-central-1:111122223333:function:the-function:live" }
 }
 
 mock_resource "aws_cloudwatch_event_rule" {

@@ -10,6 +10,8 @@ use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREF
 use sluice_ops::SweepOptions;
 use sluice_reconciler::{Ended, Published, metrics};
 use sluice_sdk::{Outcome, Request, StoreError};
+use sluice_table::emf::EmfRecorder;
+use sluice_table::metric::{ADMISSION, DYNAMODB_OUT, REFUSALS, UNAVAILABLE, VENDOR_REFUSALS};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};
@@ -86,10 +88,38 @@ async fn published() -> [BTreeSet<String>; 2] {
     names
 }
 
+/// Names in the lines that callers print, whatever happens to them.
+fn printed() -> BTreeSet<String> {
+    let recorder = EmfRecorder::new("pre");
+    ::metrics::with_local_recorder(&recorder, || {
+        REFUSALS.counter([RATE.into(), "exhausted".into()]).increment(1);
+        VENDOR_REFUSALS.counter([RATE.into(), "rate".into()]).increment(1);
+        ADMISSION.counter([RATE.into(), "over_slo".into(), "enforce".into()]).increment(1);
+        UNAVAILABLE.counter(["error".into()]).increment(1);
+        DYNAMODB_OUT.gauge([]).set(1.0);
+    });
+    let lines = recorder.take(Timestamp::from_secs(0));
+    let defined = lines[0]["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
+    defined.iter().map(|metric| metric["Name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Each metric that callers print has an alarm, which looks at it by the name that callers give the environment.
+#[test]
+fn each_metric_of_callers_has_an_alarm() {
+    let alarms = read("modules/alarms/main.tf");
+    let own =
+        alarms.split("metric      = \"").skip(1).filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
+    let own = own.map(|alarm| alarm.split_once('"').unwrap().0);
+    let added =
+        alarms.split("metric_name = \"").skip(1).filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
+    let added = added.map(|alarm| alarm.split_once('"').unwrap().0);
+    assert_eq!(own.chain(added).map(str::to_owned).collect::<BTreeSet<_>>(), printed());
+}
+
 /// A name that only Terraform knows would be an alarm that stays silent.
 #[tokio::test(start_paused = true)]
 async fn alarms_and_charts_look_at_metrics_that_are_published() {
-    let [of_environment, of_buckets] = published().await;
+    let ([of_environment, of_buckets], of_callers) = (published().await, printed());
     let (alarms, dashboard) = (read("modules/alarms/main.tf"), read("modules/dashboard/main.tf"));
     let of_alarms = alarms.split("namespace   = \"Sluice\"").skip(1).map(|alarm| assigned(alarm, "metric"));
     let of_charts = dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
@@ -97,7 +127,10 @@ async fn alarms_and_charts_look_at_metrics_that_are_published() {
     assert!(looked_at.len() > 25, "{looked_at:?}");
     for metric in &looked_at {
         let metric = metric.trim_matches('"');
-        assert!(of_environment.contains(metric), "{metric} is not among {of_environment:?}");
+        assert!(
+            of_environment.contains(metric) || of_callers.contains(metric),
+            "{metric} is not among {of_environment:?}, {of_callers:?}"
+        );
     }
     let searched = dashboard.split("MetricName=\\\"").skip(1).map(|search| search.split_once("\\\"").unwrap().0);
     let searched: Vec<&str> = searched.collect();
@@ -113,8 +146,8 @@ fn each_alarm_has_a_section_in_the_manual() {
     let (alarms, manual) = (read("modules/alarms/main.tf"), read("../docs/operations.md"));
     let names = alarms.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" = {"));
     let names = names.filter(|name| !name.starts_with(' '));
-    let names: Vec<&str> = names.chain(["no-sweep", "throttles", "system-errors"]).collect();
-    assert_eq!(names.len(), 18, "{names:?}");
+    let names: Vec<&str> = names.chain(["no-sweep", "throttles", "system-errors", "dynamodb-unavailable"]).collect();
+    assert_eq!(names.len(), 24, "{names:?}");
     for name in names {
         assert!(manual.contains(&format!("\n### `{name}`")), "docs/operations.md has no section {name}");
         assert!(manual.contains(&format!("\n| [`{name}`](#{name})")), "docs/operations.md does not list {name}");

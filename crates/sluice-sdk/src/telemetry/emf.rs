@@ -19,7 +19,8 @@ pub struct InstallError;
 
 /// Prints the refusals of callers and of vendors, shed requests, and the times without DynamoDB as metrics of
 /// CloudWatch (Embedded Metric Format), in namespace `Sluice`, by `Environment` and by bucket. `docs/metrics.md`
-/// names them. The environment is `SLUICE_ENV`, else the name of the table.
+/// names them. The environment is that of the table that `SLUICE_TABLE_NAME`, else `SLUICE_ENV` names, as for a
+/// client: alarms look at this name.
 ///
 /// A line is printed every 10 s in which something was counted; [`flush`] prints at once. A second call does
 /// nothing.
@@ -27,14 +28,23 @@ pub struct InstallError;
 /// # Errors
 /// [`InstallError`] if the program has installed another recorder.
 pub fn install() -> Result<(), InstallError> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    install_for(&set("SLUICE_ENV").or_else(|| set("SLUICE_TABLE_NAME")).unwrap_or_else(|| "unknown".into()))
+    let table = table_of(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    install_for_table(table.as_deref().unwrap_or("unknown"))
+}
+
+/// The table that a client would use with these variables.
+fn table_of(set: impl Fn(&str) -> Option<String>) -> Option<String> {
+    set("SLUICE_TABLE_NAME").or_else(|| set("SLUICE_ENV").map(|environment| table_name(&environment)))
 }
 
 /// As [`install`], for a client of `table`.
 pub(crate) fn install_for_table(table: &str) -> Result<(), InstallError> {
-    let environment = ENVIRONMENTS.into_iter().find(|environment| table_name(environment) == table);
-    install_for(environment.unwrap_or(table))
+    install_for(environment_of(table))
+}
+
+/// The environment of a table with the usual name, else the table's name.
+fn environment_of(table: &str) -> &str {
+    ENVIRONMENTS.into_iter().find(|environment| table_name(environment) == table).unwrap_or(table)
 }
 
 fn install_for(environment: &str) -> Result<(), InstallError> {
@@ -68,6 +78,20 @@ pub fn flush() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Both ways to begin print one name: the alarms look at it.
+    #[test]
+    fn the_environment_is_that_of_the_table_however_it_is_named() {
+        let named = |table: Option<&str>, env: Option<&str>| {
+            let table = table_of(|name| if name == "SLUICE_ENV" { env } else { table }.map(str::to_owned));
+            table.map(|table| environment_of(&table).to_owned())
+        };
+        assert_eq!(named(None, Some("prod")).as_deref(), Some("prod"));
+        assert_eq!(named(Some("ontopix-vendor-buckets-pre"), Some("prod")).as_deref(), Some("pre"));
+        let prefixed = "acme-ontopix-vendor-buckets-prod";
+        assert_eq!(named(Some(prefixed), Some("prod")).as_deref(), Some(prefixed));
+        assert_eq!(named(None, None), None);
+    }
 
     #[test]
     fn a_second_call_changes_nothing() {
