@@ -47,7 +47,8 @@ def test_several_dimensions_are_taken_together_or_not_at_all(client: sluice.Clie
 def test_a_share_of_a_bucket_is_kept_for_its_product(client: sluice.Client, declare: Declare) -> None:
     limit = sluice.Limit.requests(20, per=DAY)
     rpm = declare(limit)
-    shares = {"search": 0.5, "checkout/batch": sluice.Share(0.1, floor=1, background=True)}
+    batch = sluice.Share(0.1, floor=1, background=True)
+    shares: dict[str, float | sluice.Share] = {"search": 0.5, "checkout/batch": batch}
     assert client.ops.apply_limit(rpm, limit, shares=shares) == "changed"
     assert client.ops.apply_limit(rpm, limit) == "unchanged", "its shares stay"
     taken = 0
