@@ -58,7 +58,7 @@ def test_a_share_of_a_bucket_is_kept_for_its_product(client: sluice.Client, decl
     assert 8 <= taken < 20, "what the common line has, and what others lend"
     assert isinstance(client.acquire(rpm, share="search"), sluice.Grant)
     assert client.ops.apply_limit(rpm, limit, shares={}) == "changed"
-    with pytest.raises(ValueError, match="lower the parts|part ="):
+    with pytest.raises(ValueError, match=r"lower the parts|part ="):
         client.ops.apply_limit(rpm, limit, shares={"search": 1.5})
     with pytest.raises(ValueError, match="two words"):
         client.ops.apply_limit(rpm, limit, shares={"two words": 0.5})
