@@ -33,7 +33,7 @@ type Config struct {
 	RenewLeases     *bool
 	Mode            string // enforce or shadow
 	Leases          string // concurrent, all or inline
-	OnUnavailable   string // error, allow or share:FACTOR
+	OnUnavailable   string // error, allow, share or share:FACTOR
 	Admission       string // off, shadow or enforce
 	Staleness       time.Duration
 	SelfHeal        *bool

@@ -12,7 +12,7 @@ use sluice_core::schema::{
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
     InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned,
-    SlotPlanner, Starts, Take, Timestamp,
+    Serves, SlotPlanner, Starts, Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
 
@@ -91,7 +91,7 @@ fn check_plans(bucket: &Bucket, now: Timestamp) {
 
 /// What is given back and what is granted fits into the capacity, and nothing that cannot be read is touched.
 fn check_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
-    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: 1 };
+    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: Serves { numbers: 3, passes_over: true } };
     let all = || bucket.inline().into_iter().flat_map(InlineLeases::iter);
     let release = |id: &LeaseId| InlineRelease { id: id.clone(), cost };
     let releases: Vec<_> = all().map(|(id, _)| release(id)).take(2).collect();

@@ -203,7 +203,7 @@ export interface Settings {
   renewLeases?: boolean;
   mode?: "enforce" | "shadow";
   leases?: "concurrent" | "all" | "inline";
-  /** `error`, `allow`, or `share:FACTOR`. */
+  /** `error`, `allow`, `share`, or `share:FACTOR`. */
   onUnavailable?: string;
   admission?: "off" | "shadow" | "enforce";
   stalenessMs?: number;

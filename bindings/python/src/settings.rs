@@ -123,14 +123,7 @@ fn leases(value: &Bound<'_, PyAny>) -> PyResult<Leases> {
 
 fn on_unavailable(value: &Bound<'_, PyAny>) -> PyResult<OnUnavailable> {
     let text: String = value.extract()?;
-    match (text.as_str(), text.strip_prefix("share:").map(str::parse)) {
-        ("error", _) => Ok(OnUnavailable::Error),
-        ("allow", _) => Ok(OnUnavailable::Allow),
-        (_, Some(Ok(factor))) => Ok(OnUnavailable::Share(factor)),
-        _ => Err(PyValueError::new_err(format!(
-            "on_unavailable = {text:?}: it must be error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1"
-        ))),
-    }
+    text.parse().map_err(|error| PyValueError::new_err(format!("on_unavailable = {text:?}: {error}")))
 }
 
 fn admission(value: &Bound<'_, PyAny>) -> PyResult<AdmissionMode> {

@@ -116,16 +116,7 @@ fn leases(text: &str) -> Result<Leases, Failure> {
 }
 
 fn on_unavailable(text: &str) -> Result<OnUnavailable, Failure> {
-    match (text, text.strip_prefix("share:").map(str::parse)) {
-        ("error", _) => Ok(OnUnavailable::Error),
-        ("allow", _) => Ok(OnUnavailable::Allow),
-        (_, Some(Ok(factor))) => Ok(OnUnavailable::Share(factor)),
-        _ => Err(one_of(
-            "onUnavailable",
-            text,
-            "error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1",
-        )),
-    }
+    text.parse().map_err(|error| Failure::argument(format!("onUnavailable = {text:?}: {error}")))
 }
 
 fn admission(text: &str) -> Result<AdmissionMode, Failure> {

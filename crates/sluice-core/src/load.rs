@@ -30,7 +30,8 @@ mod note;
 
 use callers::Callers;
 pub use callers::{
-    CallerUse, MOST_CALLERS, NOTE_USE_EVERY, OTHER_CALLERS, USE_PERIOD, UseByCaller, note_use, note_use_again,
+    CallerUse, MOST_CALLERS, NOTE_USE_EVERY, OTHER_CALLERS, USE_PERIOD, Use, UseByCaller, note_use, note_use_again,
+    period_of_use,
 };
 pub use expired_holders::{note_expired_holders, replace_expired_holders};
 pub use measure::{Measured, PreviousLoad, Sample};
@@ -239,5 +240,12 @@ impl Load {
     #[must_use]
     pub fn crowd(&self, now: Timestamp) -> u32 {
         u32::try_from(self.crowd.size(now)).unwrap_or(MOST_NOTED).min(MOST_NOTED)
+    }
+
+    /// Number of processes that noted a use of the bucket in this period of [`USE_PERIOD`] or the last, the larger of
+    /// both; zero if none did. One that has left counts for that long.
+    #[must_use]
+    pub fn processes(&self, now: Timestamp) -> u32 {
+        self.callers.processes(now)
     }
 }

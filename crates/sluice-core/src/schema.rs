@@ -223,6 +223,10 @@ pub const CALLERS: &str = "callers";
 pub const CALLERS_PERIOD: &str = "callers_period";
 /// Load, optional: number of writes of [`CALLERS`].
 pub const CALLERS_VERSION: &str = "callers_version";
+/// Load of any bucket, optional: number of processes that noted a use in [`CALLERS_PERIOD`].
+pub const PROCESSES: &str = "processes";
+/// Load of any bucket, optional: [`PROCESSES`] of the period before.
+pub const PROCESSES_BEFORE: &str = "processes_before";
 /// Caller: what it used in [`CALLERS_PERIOD`]: tokens, or slots times seconds. The name is one letter,
 /// because DynamoDB charges by the size of the row.
 pub const USED_NOW: &str = "u";

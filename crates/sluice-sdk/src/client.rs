@@ -9,8 +9,8 @@ use sluice_vendors::Vendors;
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
-use crate::config::OnUnavailable;
 use crate::config::mode::Mode;
+use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 

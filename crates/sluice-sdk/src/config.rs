@@ -11,6 +11,7 @@ use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
 use crate::config::lease_ids::LeaseIds;
 use crate::config::mode::Mode;
+use crate::config::on_unavailable::{ON_UNAVAILABLE, OnUnavailable};
 
 /// Shortest lease. A shorter lease could end before its holder received the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -19,6 +20,7 @@ pub(crate) mod admission_mode;
 pub(crate) mod heal_budget;
 pub(crate) mod lease_ids;
 pub(crate) mod mode;
+pub(crate) mod on_unavailable;
 
 /// Which grants get a lease, and where the lease is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,20 +35,6 @@ pub enum Leases {
     /// fewer write units. For buckets of at most [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES)
     /// calls at once. Callers of one bucket may differ: some use inline leases, others use lease rows.
     Inline,
-}
-
-/// What an acquire returns while DynamoDB is unavailable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnUnavailable {
-    /// The error. The vendor's limit holds, and calls fail.
-    #[default]
-    Error,
-    /// A grant. Calls continue, and the vendor's limit does not hold.
-    Allow,
-    /// This share of each limit that the process has read, counted in the process. With as many processes as
-    /// shares, the vendor's limit holds.
-    Share(Factor),
 }
 
 #[derive(Clone, Debug)]
@@ -136,7 +124,7 @@ impl Config {
             mode: var("SLUICE_MODE").parse("enforce or shadow", mode)?.unwrap_or(defaults.mode),
             leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
-                .parse("error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1", on_unavailable)?
+                .parse(ON_UNAVAILABLE, |text| text.parse().ok())?
                 .unwrap_or(defaults.on_unavailable),
             max_buckets: var("SLUICE_MAX_BUCKETS")
                 .parse("a whole number, at least 1, as in 10000", |v| v.parse().ok().filter(|most| *most > 0))?
@@ -247,14 +235,6 @@ fn vendors(files: &str) -> Result<Vendors, ConfigError> {
 /// The debt that settlements may make, if it is capped or not.
 pub(crate) const fn debt(is_capped: bool) -> Debt {
     if is_capped { Debt::Capped } else { Debt::Uncapped }
-}
-
-fn on_unavailable(text: &str) -> Option<OnUnavailable> {
-    match text {
-        "error" => Some(OnUnavailable::Error),
-        "allow" => Some(OnUnavailable::Allow),
-        _ => text.strip_prefix("share:")?.parse().ok().map(OnUnavailable::Share),
-    }
 }
 
 /// The holder that a lease names: the function's name in Lambda, else the program's name.

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{CAPACITY, INLINE_COST, INLINE_ENDS, KEY, LEASES};
 use sluice_core::{
     Amount, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
-    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Timestamp, Update, renew_inline,
+    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Serves, Timestamp, Update, renew_inline,
 };
 use sluice_ops::{Applied, LimitsError};
 use sluice_sdk::Leases;
@@ -91,7 +91,7 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
         id: LeaseId::new(id.into()).unwrap(),
         cost: Cost::new(Amount::from_tokens(slots)).unwrap(),
         ends,
-        serves: 0,
+        serves: Serves::default(),
     }
 }
 

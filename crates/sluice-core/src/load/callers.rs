@@ -2,6 +2,8 @@
 //!
 //! Time is divided into periods of [`USE_PERIOD`]. The row keeps what was used in this period and in the last
 //! one, for as many callers as have room. Those that used least share one entry, [`OTHER_CALLERS`].
+//!
+//! The same notes count the processes: each counts itself with its first note of a period.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -11,7 +13,9 @@ use core::time::Duration;
 use super::Load;
 use crate::amount::Amount;
 use crate::dimension::Dimension;
-use crate::schema::{self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, Row, USED_BEFORE, USED_NOW};
+use crate::schema::{
+    self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_BEFORE, USED_NOW,
+};
 use crate::statement::{AttributeNames, Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -42,19 +46,20 @@ const LONGEST_NAME: usize = 64;
 /// [`OTHER_CALLERS`], and the use would be counted in the wrong period, or an attribute that is not there
 /// would fail the request.
 const ADD: &str = "SET #callers.#caller.#used_now = #callers.#caller.#used_now + :used, \
-                   #callers_version = #callers_version + :1";
+                   #callers_version = #callers_version + :1, #processes = #processes + :process";
 const ADD_IF: &str = "#callers_period = :callers_period AND attribute_type(#callers_version, :number) \
-                      AND attribute_type(#callers.#caller.#used_now, :number)";
+                      AND attribute_type(#callers.#caller.#used_now, :number) AND attribute_type(#processes, :number)";
 
-/// Writes all entries anew: a caller is new, or the period is.
+/// Writes all entries again: a caller is new, or the period is.
 ///
 /// Interleaving that the condition stops: another process has added to an entry since the row was read, and
 /// that use would be lost.
 static REPLACE: Statement = Statement::fixed(
-    "SET #callers = :callers, #callers_period = :callers_period, #callers_version = :callers_version",
+    "SET #callers = :callers, #callers_period = :callers_period, #callers_version = :callers_version, \
+     #processes = :processes, #processes_before = :processes_before",
     "attribute_not_exists(#callers_version) OR NOT attribute_type(#callers_version, :number) \
      OR #callers_version = :read_callers_version",
-    &[CALLERS, CALLERS_PERIOD, CALLERS_VERSION],
+    &[CALLERS, CALLERS_PERIOD, CALLERS_VERSION, PROCESSES, PROCESSES_BEFORE],
 );
 
 /// What one caller used.
@@ -81,6 +86,8 @@ pub(super) struct Callers {
     period: i64,
     version: i64,
     entries: Vec<Entry>,
+    processes: i64,
+    processes_before: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +127,13 @@ impl Callers {
                 entries.push(Entry { caller: caller.to_string(), now, before });
             }
         });
-        Self { period: count(CALLERS_PERIOD), version: count(CALLERS_VERSION), entries }
+        Self {
+            period: count(CALLERS_PERIOD),
+            version: count(CALLERS_VERSION),
+            entries,
+            processes: count(PROCESSES).max(0),
+            processes_before: count(PROCESSES_BEFORE).max(0),
+        }
     }
 
     /// The entries at `now`, with those of periods that are over gone.
@@ -132,6 +145,8 @@ impl Callers {
             _ => false,
         };
         self.period = period(now);
+        self.processes_before = if is_next { self.processes } else { 0 };
+        self.processes = 0;
         for entry in &mut self.entries {
             entry.before = if is_next { entry.now } else { Amount::ZERO };
             entry.now = Amount::ZERO;
@@ -191,6 +206,11 @@ impl Callers {
         Self { entries: kept, ..self }
     }
 
+    pub(super) fn processes(&self, now: Timestamp) -> u32 {
+        let at = self.clone().at(now);
+        u32::try_from(at.processes.max(at.processes_before)).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn shown(&self, now: Timestamp) -> UseByCaller {
         let mut at = self.clone().at(now);
         at.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
@@ -229,6 +249,23 @@ fn period(now: Timestamp) -> i64 {
     now.micros().div_euclid(length())
 }
 
+/// What a process notes of its use of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use<'a> {
+    /// Who used it.
+    pub caller: &'a str,
+    /// How much, as in [`CallerUse::used`]; below zero if more came back than was used.
+    pub used: Amount,
+    /// The period in which the process last counted itself, as [`period_of_use`] returned it.
+    pub counted_in: Option<i64>,
+}
+
+/// The number of the period of [`USE_PERIOD`] that `now` is in.
+#[must_use]
+pub fn period_of_use(now: Timestamp) -> i64 {
+    period(now)
+}
+
 /// The name of a caller in the row: no longer than there is room for, and never empty.
 fn name_of(caller: &str) -> &str {
     let mut end = caller.len().min(LONGEST_NAME);
@@ -238,35 +275,37 @@ fn name_of(caller: &str) -> &str {
     if end == 0 { "unknown" } else { &caller[..end] }
 }
 
-/// The first try of a note that `caller` used `used` of a bucket: adds to the entry that the caller has in
-/// the period of `now`. If its condition is false, [`note_use_again`] follows from the row in the reply. A
-/// note that is sent twice counts twice.
+/// The first try of a note: adds to the entry that the caller has in the period of `now`. If its condition is false,
+/// [`note_use_again`] follows from the row in the reply. A note that is sent twice counts twice. Both replies,
+/// success and failed condition, show the load row.
 #[must_use]
-pub fn note_use(dimension: &Dimension, caller: &str, used: Amount, now: Timestamp) -> Update {
+pub fn note_use(dimension: &Dimension, noted: Use<'_>, now: Timestamp) -> Update {
     let names = AttributeNames {
-        attributes: Cow::Borrowed(&[CALLERS, CALLERS_PERIOD, CALLERS_VERSION, USED_NOW]),
-        entries: alloc::vec![("#caller", name_of(caller).to_string())],
+        attributes: Cow::Borrowed(&[CALLERS, CALLERS_PERIOD, CALLERS_VERSION, PROCESSES, USED_NOW]),
+        entries: alloc::vec![("#caller", name_of(noted.caller).to_string())],
     };
     Update {
         key: Load::key(dimension),
         statement: Cow::Owned(Statement { update: Cow::Borrowed(ADD), condition: Cow::Borrowed(ADD_IF), names }),
         values: alloc::vec![
-            (":used", Operand::number(used)),
+            (":used", Operand::number(noted.used)),
             (":callers_period", Operand::number(period(now))),
             (":1", Operand::number(1)),
+            (":process", Operand::number(noted.processes(now))),
             (":number", Operand::text("N")),
         ],
     }
 }
 
-/// The next try of a note whose condition was false for `row`: writes the entries of `row` with the caller's
-/// use, without what is older than the last period.
+/// The next try of a note whose condition was false for `row`: writes the entries of `row` with the use, without
+/// what is older than the last period.
 #[must_use]
-pub fn note_use_again(dimension: &Dimension, row: &impl Row, caller: &str, used: Amount, now: Timestamp) -> Update {
+pub fn note_use_again(dimension: &Dimension, row: &impl Row, noted: Use<'_>, now: Timestamp) -> Update {
     let read = schema::number(row, CALLERS_VERSION).map_or_else(|_| String::from("0"), String::from);
     let mut callers = Callers::read(row).at(now);
-    callers.add(name_of(caller), used);
-    let callers = callers.fit(name_of(caller));
+    callers.add(name_of(noted.caller), noted.used);
+    callers.processes = callers.processes.saturating_add(noted.processes(now));
+    let callers = callers.fit(name_of(noted.caller));
     Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&REPLACE),
@@ -274,8 +313,17 @@ pub fn note_use_again(dimension: &Dimension, row: &impl Row, caller: &str, used:
             (":callers", callers.operand()),
             (":callers_period", Operand::number(callers.period)),
             (":callers_version", Operand::number(callers.version.saturating_add(1))),
+            (":processes", Operand::number(callers.processes)),
+            (":processes_before", Operand::number(callers.processes_before)),
             (":read_callers_version", Operand::Number(read)),
             (":number", Operand::text("N")),
         ],
+    }
+}
+
+impl Use<'_> {
+    /// How many processes it adds to those of the period: one that has not counted itself.
+    fn processes(self, now: Timestamp) -> i64 {
+        i64::from(self.counted_in != Some(period(now)))
     }
 }

@@ -52,8 +52,18 @@ pub struct InlineTake {
     pub cost: Cost,
     /// When the lease ends; rounded up to a whole second.
     pub ends: Timestamp,
-    /// How many numbers of the waiting order the grant serves: see [`draw`](crate::draw).
-    pub serves: u32,
+    /// What the grant does to the order of those that wait.
+    pub serves: Serves,
+}
+
+/// How a grant moves the count of the numbers that were served: see [`draw`](crate::draw).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Serves {
+    /// By how many.
+    pub numbers: u32,
+    /// Whether numbers of others are among them, which nobody seems to use. The write then has the condition that the
+    /// count is as it was read.
+    pub passes_over: bool,
 }
 
 /// What a holder gives back.

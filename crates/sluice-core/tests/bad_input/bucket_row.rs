@@ -10,7 +10,8 @@ use sluice_core::schema::{
 };
 use sluice_core::{
     Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineRelease,
-    InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, Returned, SlotPlanner, Starts, Take, Timestamp,
+    InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, Returned, Serves, SlotPlanner, Starts, Take,
+    Timestamp,
 };
 
 use crate::row::{Item, Value, any_row, change, number_text};
@@ -100,7 +101,8 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
 }
 
 fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
-    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: 0 };
+    let take =
+        |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: Serves::default() };
     let release = |(id, _): (&LeaseId, _)| InlineRelease { id: id.clone(), cost };
     let releases: Vec<InlineRelease> =
         bucket.inline().into_iter().flat_map(|all| all.iter().map(release)).take(2).collect();

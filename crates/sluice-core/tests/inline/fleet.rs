@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, ReleaseAnswer,
-    Timestamp,
+    Serves, Timestamp,
 };
 
 use super::table::Item;
@@ -141,7 +141,7 @@ impl World {
             let ends = self.now.after(LEASE);
             let take = |slots: &i32| {
                 self.drawn += 1;
-                InlineTake { id: id(self.drawn), cost: cost(*slots), ends, serves: 0 }
+                InlineTake { id: id(self.drawn), cost: cost(*slots), ends, serves: Serves::default() }
             };
             (costs.iter().map(take).collect(), process.held.iter().take(releases).cloned().collect())
         });

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sluice_core::schema::{CAPPED, LEASES};
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
-    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Timestamp, renew_inline,
+    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Serves, Timestamp, renew_inline,
 };
 
 mod fleet;
@@ -45,7 +45,7 @@ fn item(capacity: i32) -> Item {
 }
 
 fn take(id_of: impl ToString, slots: i32) -> InlineTake {
-    InlineTake { id: id(id_of), cost: cost(slots), ends: NOW.after(Duration::from_secs(60)), serves: 0 }
+    InlineTake { id: id(id_of), cost: cost(slots), ends: NOW.after(Duration::from_secs(60)), serves: Serves::default() }
 }
 
 /// A lease that ends so many seconds from [`NOW`].

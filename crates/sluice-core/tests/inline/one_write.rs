@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sluice_core::schema::{ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, LEASES, LIMIT_TYPE};
-use sluice_core::{Amount, InlineAnswer, InlinePlan, InlinePlanner, MOST_CHANGES, Operand, Reason, ReleaseAnswer};
+use sluice_core::{
+    Amount, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, MOST_CHANGES, Operand, Reason, ReleaseAnswer, Serves,
+};
 
 use super::table::Item;
 use super::{NOW, amount, back, drift, entry, holding, item, take};
@@ -66,6 +68,27 @@ fn a_cool_down_refuses_takes_and_lets_releases_through() {
     let InlineAnswer::Refused(refusal) = blocked.takes[0] else { panic!("{blocked:?}") };
     assert_eq!((refusal.reason, refusal.wait), (Reason::CoolingDown, Duration::from_secs(9)));
     apply(&mut item, &blocked);
+}
+
+/// Two processes see slots that nobody takes, and pass over the same numbers: those after them have callers that wait.
+#[test]
+fn numbers_of_others_are_passed_over_once_and_own_ones_counted_beside_others() {
+    let served = |item: &Item| item.bucket().served();
+    let taken = |item: &Item, id: &str, numbers, passes_over| {
+        let take = InlineTake { serves: Serves { numbers, passes_over }, ..take(id, 1) };
+        InlinePlanner::new(&item.bucket()).plan(&[take], &[], NOW)
+    };
+    let mut item = holding(9, &["a"]);
+    let first = [taken(&item, "b", 7, true), taken(&item, "c", 1, false)];
+    let late = [taken(&item, "d", 7, true), taken(&item, "e", 40, false)];
+    first.iter().for_each(|plan| assert!(item.apply(plan.update.as_ref().unwrap())));
+    assert!(!item.apply(late[0].update.as_ref().unwrap()), "others have counted since");
+    assert_eq!(served(&item), 8);
+    assert!(item.apply(late[1].update.as_ref().unwrap()), "what only this process counts needs no condition");
+    assert_eq!(served(&item), 48);
+    let again = taken(&item, "d", 7, true);
+    assert!(item.apply(again.update.as_ref().unwrap()));
+    assert_eq!((served(&item), drift(&item)), (55, Amount::ZERO));
 }
 
 /// Both plan from a row without a map; the second would erase the first's lease.

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::schema::{CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, Row, USED_NOW};
-use sluice_core::{Amount, Load, MOST_CALLERS, Operand, Timestamp, USE_PERIOD, Update, note_use, note_use_again};
+use sluice_core::schema::{
+    CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_NOW,
+};
+use sluice_core::{
+    Amount, Load, MOST_CALLERS, Operand, Timestamp, USE_PERIOD, Update, Use, note_use, note_use_again, period_of_use,
+};
 
 use super::row::dimension;
 
@@ -48,6 +52,11 @@ impl Row for Table {
     }
 }
 
+/// The first note of a process.
+fn first_use(caller: &str, used: i32) -> Use<'_> {
+    Use { caller, used: Amount::from_tokens(used), counted_in: None }
+}
+
 impl Table {
     /// Whether the condition held, and the update was applied: by hand, as the statements say. The real
     /// engine runs them in `tests/tests/integration/use_by_caller.rs`.
@@ -60,6 +69,8 @@ impl Table {
                 self.0.insert(CALLERS.into(), callers);
                 self.0.insert(CALLERS_PERIOD.into(), value(":callers_period").unwrap());
                 self.0.insert(CALLERS_VERSION.into(), value(":callers_version").unwrap());
+                self.0.insert(PROCESSES.into(), value(":processes").unwrap());
+                self.0.insert(PROCESSES_BEFORE.into(), value(":processes_before").unwrap());
             }
             return holds;
         }
@@ -69,6 +80,7 @@ impl Table {
         else {
             return false;
         };
+        let Some(Operand::Number(processes)) = self.0.get(PROCESSES).cloned() else { return false };
         let Some(Operand::Map(callers)) = self.0.get_mut(CALLERS) else { return false };
         let Some((_, Operand::Map(entry))) = callers.iter_mut().find(|(name, _)| *name == caller) else { return false };
         let (_, used) = entry.iter_mut().find(|(name, _)| name == USED_NOW).unwrap();
@@ -79,16 +91,22 @@ impl Table {
         *used = Operand::Number(sum.to_string());
         let version = version.parse::<i64>().unwrap() + 1;
         self.0.insert(CALLERS_VERSION.into(), Operand::Number(version.to_string()));
+        let Some(Operand::Number(one)) = value(":process") else { panic!("a number") };
+        let processes = processes.parse::<i64>().unwrap() + one.parse::<i64>().unwrap();
+        self.0.insert(PROCESSES.into(), Operand::Number(processes.to_string()));
         true
     }
 
-    /// Notes a use as a process does. Returns the number of writes.
+    /// Notes a use as a process does that has counted itself. Returns the number of writes.
     fn note(&mut self, caller: &str, used: i32, now: Timestamp) -> usize {
-        let used = Amount::from_tokens(used);
-        if self.write(&note_use(&dimension(), caller, used, now)) {
+        self.note_of(Use { counted_in: Some(period_of_use(now)), ..first_use(caller, used) }, now)
+    }
+
+    fn note_of(&mut self, noted: Use<'_>, now: Timestamp) -> usize {
+        if self.write(&note_use(&dimension(), noted, now)) {
             return 1;
         }
-        let again = note_use_again(&dimension(), self, caller, used, now);
+        let again = note_use_again(&dimension(), self, noted, now);
         assert!(self.write(&again), "nobody else writes");
         2
     }
@@ -124,6 +142,26 @@ fn a_caller_that_is_there_costs_one_write_and_a_new_one_two() {
 }
 
 #[test]
+fn a_process_counts_itself_once_in_a_period_and_the_last_period_counts_too() {
+    let (mut table, next) = (Table::default(), START.after(USE_PERIOD));
+    let processes = |table: &Table, now| Load::read(&dimension(), table).unwrap().processes(now);
+    assert_eq!(processes(&table, START), 0);
+    for caller in ["api", "api", "worker"] {
+        table.note_of(first_use(caller, 5), START);
+        table.note(caller, 5, START);
+    }
+    assert_eq!(processes(&table, START), 3);
+    let again = Use { counted_in: Some(period_of_use(START)), ..first_use("api", 1) };
+    assert_eq!(table.note_of(again, next), 2);
+    assert_eq!(processes(&table, next), 3, "two have not noted anything yet, or left");
+    assert_eq!(processes(&table, next.after(USE_PERIOD)), 1);
+    assert_eq!(processes(&table, next.after(USE_PERIOD * 2)), 0);
+    table.0.insert(PROCESSES.into(), Operand::Text("many".into()));
+    table.note_of(again, next);
+    assert_eq!(processes(&table, next), 3, "of the period before");
+}
+
+#[test]
 fn use_is_shown_for_this_period_and_the_last_and_then_dropped() {
     let mut table = Table::default();
     table.note("api", 5, START);
@@ -156,7 +194,7 @@ fn a_write_that_overtook_is_not_lost() {
     table.note("api", 5, START);
     let stale = table.clone();
     table.note("api", 7, START);
-    let late = note_use_again(&dimension(), &stale, "worker", Amount::from_tokens(1), START);
+    let late = note_use_again(&dimension(), &stale, first_use("worker", 1), START);
     assert!(!table.write(&late), "it would drop the 7");
     assert_eq!(table.uses(START), [("api".to_owned(), 12)]);
 }

@@ -34,6 +34,14 @@ impl LoadSeen {
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
+    /// How many processes used the bucket when the load row was last seen, if that was within `span`.
+    pub(crate) fn processes(&self, span: Duration, now: Timestamp) -> Option<u32> {
+        let seen = self.row.lock();
+        let (load, seen_at) = seen.as_ref()?;
+        let processes = load.processes(*seen_at);
+        (processes > 0 && now.since(*seen_at) <= span).then_some(processes)
+    }
+
     /// How many processes of the fleet want slots, this one included. `None` if this process has not noted
     /// itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
     pub(crate) fn crowd(&self) -> Option<u32> {

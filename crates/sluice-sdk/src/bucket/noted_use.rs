@@ -10,4 +10,6 @@ pub(crate) struct NotedUse {
     pub(crate) is_due: AtomicBool,
     /// When it was begun, in microseconds since 1970.
     pub(crate) since: AtomicI64,
+    /// The period in which this process last counted itself; zero for none.
+    pub(crate) counted_in: AtomicI64,
 }

@@ -103,6 +103,10 @@ fn every_variable_is_read() {
     assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
     assert_eq!((config.debt, with(&[("SLUICE_ENV", "sandbox")]).unwrap().debt), (Debt::Uncapped, Debt::Capped));
     assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
+    assert_eq!("share".parse(), Ok(OnUnavailable::EqualShare));
+    for wrong in ["", "share:", "share:2", "Share"] {
+        assert!(wrong.parse::<OnUnavailable>().is_err(), "{wrong}");
+    }
     let default = with(&[("SLUICE_ENV", "sandbox")]).unwrap();
     assert_eq!((config.mode, default.mode), (Mode::Shadow, Mode::Enforce));
     assert_eq!((config.note_use, default.note_use), (false, true));

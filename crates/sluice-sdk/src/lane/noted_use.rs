@@ -1,11 +1,12 @@
-//! What this process uses of a bucket, noted in the bucket's load row for operators: at most once a minute,
-//! in the background, and not by a process that uses nothing.
+//! What this process uses of a bucket, noted in the bucket's load row: at most once a minute, in the background, and
+//! not by a process that uses nothing. Operators see who used what, and the replies tell how many processes there
+//! are, of which each has a share while DynamoDB is out ([`fallback`](super::fallback)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, USE_PERIOD, note_use, note_use_again};
+use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, USE_PERIOD, Use, note_use, note_use_again, period_of_use};
 use sluice_table::{Attributes, Resend, StoreError, Written};
 use tokio::runtime::Handle;
 
@@ -139,12 +140,19 @@ async fn write(inner: &Inner, entry: &Entry) {
 async fn try_to_write(inner: &Inner, entry: &Entry, used: Amount) -> Result<bool, StoreError> {
     let (dimension, caller) = (&entry.dimension, inner.config.caller.as_str());
     let now: Timestamp = inner.time().await?;
-    let mut update = note_use(dimension, caller, used, now);
+    let counted_in = Some(entry.noted_use.counted_in.load(Ordering::Relaxed));
+    let noted = Use { caller, used, counted_in };
+    let mut update = note_use(dimension, noted, now);
     for _ in 0..TRIES {
         match inner.store.update(&update, Resend::UnlessAmbiguous).await? {
-            Written::Applied(_) => return Ok(true),
+            Written::Applied(row) => {
+                entry.noted_use.counted_in.store(period_of_use(now), Ordering::Relaxed);
+                entry.apply_load(&row, now);
+                inner.fallback.check(inner, entry, now);
+                return Ok(true);
+            }
             Written::ConditionFailed(row) => {
-                update = note_use_again(dimension, &Attributes(&row.unwrap_or_default()), caller, used, now);
+                update = note_use_again(dimension, &Attributes(&row.unwrap_or_default()), noted, now);
             }
         }
     }

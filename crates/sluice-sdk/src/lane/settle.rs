@@ -192,7 +192,8 @@ fn outcome(entry: &Entry, surplus: Amount, change: Amount) -> Settled {
     if is_charged { Settled::Owed(taken) } else { Settled::Capped { taken, not_charged } }
 }
 
-async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
+/// Settles a call in the lane of its bucket. Returns the change of the bucket.
+pub(super) async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
     let settled = entry.settles.give(|| settle.clone(), serve).await;
     settled.unwrap_or_else(|| Err(AcquireError::Store(stopped("UpdateItem")).into()))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::OnUnavailable;
+use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::inner::Inner;
 use crate::lane::setback::QueuePatience;
 

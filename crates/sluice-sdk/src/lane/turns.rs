@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Timestamp};
+use sluice_core::{Amount, Bucket, Serves, Timestamp};
 use sluice_table::{StoreError, random_up_to};
 use tokio::time::Instant;
 
@@ -23,9 +23,17 @@ const GRACE: Duration = Duration::from_millis(60);
 /// The greatest power of two by which turns are widened.
 const MOST_WIDENED: u32 = 20;
 
-/// A caller whose number is this far from the count moves the count by one more, or by one less. Less follows faster;
-/// more changes the order less where the count is right.
+/// A caller whose number is further from the count than this moves the count by one more, or by one less. Less follows
+/// faster; more changes the order less where the count is right.
 const OFF_BY: u64 = 32;
+/// The same for each free slot: the callers that take them in one moment all read one count.
+const OFF_BY_FOR_EACH_ROOM: u64 = 4;
+
+/// How long the count is below what it was before its row is taken for another. An old reading is not that old, and
+/// numbers that nobody uses have been passed over by then.
+const FALLEN_FOR: Duration = Duration::from_secs(5);
+/// A process that has not looked for so long had no callers that wait. Those whose numbers were passed over have left.
+const AWAY: Duration = Duration::from_secs(10);
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
 /// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
@@ -53,17 +61,20 @@ pub(crate) struct Turns(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The numbers of callers that wait here, in their order.
+    /// The numbers of callers that wait here, in their order. Where callers left, there are more numbers than
+    /// callers. Those that come have the numbers that are left over, until a grant counts these as served.
     numbers: VecDeque<i64>,
-    /// What the first of them wants.
+    /// How many wait here, and what the first of them wants.
+    waiting: usize,
     cost: Amount,
-    /// Numbers of callers that left, until a write says so.
-    left: u32,
     is_drawing: bool,
     is_marking: bool,
     draw_after: Option<Instant>,
     failed: u32,
     without_until: Option<Instant>,
+    /// The highest count of served numbers that was read, and since when readings are below it.
+    highest: i64,
+    fell: Option<Instant>,
     /// Slots that have been free since then, as looks showed, while nobody was granted any.
     idle: Option<Idle>,
     /// A look, and how many were served by then.
@@ -104,7 +115,9 @@ impl State {
         let still = still.filter(|idle| idle.admitted == admitted);
         let since = still.map_or(now, |idle| idle.since);
         self.idle = is_free.then_some(Idle { admitted, since, last: now });
-        let last = self.last_look.replace(now).filter(|last| now - *last <= LONGEST_PACE);
+        let last = self.last_look.replace(now);
+        self.forget(served, now, last);
+        let last = last.filter(|last| now - *last <= LONGEST_PACE);
         let (then, from) = self.pace_from.filter(|_| last.is_some()).unwrap_or((served, now));
         self.pace_from = Some((then, from));
         let (count, time) = (served.saturating_sub(then), now - from);
@@ -121,6 +134,27 @@ impl State {
                 self.pace_from = Some((served, now));
             }
         }
+    }
+
+    /// Forgets numbers that say nothing of the order any more.
+    fn forget(&mut self, served: i64, now: Instant, last: Option<Instant>) {
+        if last.is_some_and(|last| now - last >= AWAY) {
+            self.numbers.retain(|number| *number >= served);
+        }
+        if served >= self.highest {
+            (self.highest, self.fell) = (served, None);
+        } else if now - *self.fell.get_or_insert(now) >= FALLEN_FOR {
+            // The row was recreated, and the load row as well: else nobody would have been served, and somebody
+            // would have passed over all numbers until then. Whoever comes draws numbers far below these.
+            self.numbers.clear();
+            (self.highest, self.fell) = (served, None);
+        }
+    }
+
+    /// How many numbers that nobody here uses are not below `count`. Others have passed over those that are.
+    fn left_over(&self, count: i64) -> u32 {
+        let left_over = self.numbers.iter().skip(self.waiting).filter(|number| **number >= count);
+        u32::try_from(left_over.count()).unwrap_or(u32::MAX)
     }
 
     /// The first number that is not served next, of calls that have `rooms`.
@@ -141,14 +175,11 @@ impl Turns {
         let mut state = self.0.lock();
         let rooms = rooms(free(bucket, now), cost);
         state.look(bucket, rooms > 0);
-        state.cost = cost;
-        while state.numbers.len() > waiting {
-            state.numbers.pop_back();
-            state.left = state.left.saturating_add(1);
-        }
+        (state.waiting, state.cost) = (waiting, cost);
         let reach = state.reach(bucket, rooms);
-        let next = state.numbers.iter().take_while(|number| **number < reach).count();
-        let all_next = next == state.numbers.len();
+        let numbered = state.numbers.len().min(waiting);
+        let next = state.numbers.iter().take(numbered).take_while(|number| **number < reach).count();
+        let all_next = next == numbered;
         match all_next && !state.is_ordered(bucket, now) {
             true => waiting,
             false => next,
@@ -163,35 +194,41 @@ impl Turns {
     /// then served at numbers above the count, and move it by one more. Numbers that were passed over although their
     /// callers came later would be counted twice, and more callers would go for a slot than there are: they are then
     /// served below the count, and do not move it.
-    pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> u32 {
+    pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> Serves {
         let state = self.0.lock();
-        let (Some(first), Some(number)) = (state.numbers.front(), state.numbers.get(at)) else { return 0 };
-        let before_first = first.saturating_sub(bucket.served());
-        let passes_over = before_first >= rooms(free(bucket, now), cost);
+        let (Some(first), Some(number)) = (state.numbers.front(), state.numbers.get(at)) else {
+            return Serves::default();
+        };
+        let (before_first, rooms) = (first.saturating_sub(bucket.served()), rooms(free(bucket, now), cost));
+        let passes_over = before_first >= rooms;
         if passes_over && at == 0 {
             // It is not its turn by the counts: all before it are passed over.
             let own = u32::try_from(before_first.saturating_add(1)).unwrap_or(u32::MAX);
-            return state.left.saturating_add(own);
+            return Serves { numbers: own.saturating_add(state.left_over(*first)), passes_over };
         }
         // In the same write the first has passed over what is before it.
         let count = if passes_over { *first } else { bucket.served() };
         let before = number.saturating_sub(count).saturating_sub(i64::try_from(at).unwrap_or(i64::MAX));
-        let own = match random_up_to(OFF_BY) < before.unsigned_abs() {
+        let off_by = rooms.unsigned_abs().saturating_mul(OFF_BY_FOR_EACH_ROOM).max(OFF_BY);
+        let own: u32 = match random_up_to(off_by) < before.unsigned_abs() {
             true if before < 0 => 0,
             true => 2,
             false => 1,
         };
-        if at == 0 { state.left.saturating_add(own) } else { own }
+        let left_over = if at == 0 { state.left_over(bucket.served()) } else { 0 };
+        Serves { numbers: own.saturating_add(left_over), passes_over: false }
     }
 
     /// Notes that the first `count` callers have their slots.
     pub(crate) fn were_served(&self, count: usize) {
         let mut state = self.0.lock();
         if count > 0 {
-            state.left = 0;
+            let used = state.waiting;
+            state.numbers.truncate(used);
         }
         let count = count.min(state.numbers.len());
         state.numbers.drain(..count);
+        state.waiting = state.waiting.saturating_sub(count);
     }
 
     /// How long until this process should look again; `None` if it cannot know.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_core::{
     Amount, Bucket, CancellationCause, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension,
-    Drift, Field, InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take,
-    Timestamp, Write,
+    Drift, Field, InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, Serves, SlotPlanner,
+    Take, Timestamp, Write,
 };
 
 mod inline;
@@ -131,8 +131,12 @@ fn a_renewal_asks_that_the_lease_ends_no_later() {
 /// A bucket whose row has these inline leases, of one slot each, that ended long ago.
 fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
     let free = bucket(capacity);
-    let take =
-        |id: &&str| InlineTake { id: LeaseId::new((*id).into()).unwrap(), cost: Cost::ONE, ends: NOW, serves: 0 };
+    let take = |id: &&str| InlineTake {
+        id: LeaseId::new((*id).into()).unwrap(),
+        cost: Cost::ONE,
+        ends: NOW,
+        serves: Serves::default(),
+    };
     let takes: Vec<_> = ids.iter().map(take).collect();
     InlinePlanner::new(&free).plan(&takes, &[], NOW).after(&free)
 }
@@ -141,8 +145,10 @@ fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
 fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
     let now = NOW.after(Duration::from_secs(600));
     let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
-    let takes: Vec<_> =
-        takes.iter().map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: 0 }).collect();
+    let takes: Vec<_> = takes
+        .iter()
+        .map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: Serves::default() })
+        .collect();
     let release = |text: &&str| InlineRelease { id: id(text), cost: Cost::ONE };
     let releases: Vec<_> = releases.iter().map(release).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, now).update.unwrap().statement.condition.to_string()

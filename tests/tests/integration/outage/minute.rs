@@ -11,15 +11,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::RPM;
-use crate::world::World;
+use crate::events::{lines_of, listen};
+use crate::world::{World, take};
 
 /// Calls a second that the vendor allows, and at once.
 const ALLOWED: i32 = 100;
 /// Together they ask for half more than that.
 const PROCESSES: u32 = 10;
 const EVERY: Duration = Duration::from_micros(66_667);
-const BEFORE: Duration = Duration::from_secs(20);
+/// Each process has noted its use twice by then: the first knows of the last.
+const BEFORE: Duration = Duration::from_secs(130);
 const OUTAGE: Duration = Duration::from_secs(60);
+const AFTER: Duration = Duration::from_secs(20);
 
 /// What a vendor has left, in calls.
 struct Vendor {
@@ -70,7 +73,7 @@ impl Minute {
 
     async fn asks(self: Arc<Self>, client: Client, first: Duration) {
         sleep(first).await;
-        let end = BEFORE + OUTAGE + BEFORE;
+        let end = BEFORE + OUTAGE + AFTER;
         let mut calls = JoinSet::new();
         while self.began.elapsed() < end {
             let (minute, client) = (Arc::clone(&self), client.clone());
@@ -94,7 +97,7 @@ async fn minute(policy: OnUnavailable) -> Arc<Minute> {
     let world = World::embedded().await;
     world.rate(RPM, ALLOWED, 1).await;
     let vendor = Mutex::new(Vendor { left: f64::from(ALLOWED), at: world.dynamo.clock().now() });
-    let requests = (0..120).map(|_| AtomicU64::new(0)).collect();
+    let requests = (0..240).map(|_| AtomicU64::new(0)).collect();
     let (began, is_back, seen) = (Instant::now(), Mutex::new(None), Default::default());
     let minute = Arc::new(Minute { world, began, vendor, seen, requests, is_back });
     let run = Arc::downgrade(&minute);
@@ -106,7 +109,7 @@ async fn minute(policy: OnUnavailable) -> Arc<Minute> {
     });
     let mut processes = JoinSet::new();
     for at in 0..PROCESSES {
-        let client = minute.world.client_with(|settings| settings.on_unavailable(policy).note_use(false));
+        let client = minute.world.client_with(|settings| settings.on_unavailable(policy).note_use(true));
         processes.spawn(Arc::clone(&minute).asks(client, EVERY / PROCESSES * at));
     }
     while let Some(ended) = processes.join_next().await {
@@ -118,12 +121,11 @@ async fn minute(policy: OnUnavailable) -> Arc<Minute> {
 #[tokio::test(start_paused = true)]
 #[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
 async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
-    let share = "0.1".parse().unwrap();
-    for policy in [OnUnavailable::Error, OnUnavailable::Allow, OnUnavailable::Share(share)] {
+    for policy in ["error", "allow", "share:0.1", "share"].map(|text| text.parse().unwrap()) {
         let minute = minute(policy).await;
         let [before, during, after] = [0, 1, 2].map(|part| *minute.seen[part].lock().unwrap());
         let requests = |second: u64| minute.requests[usize::try_from(second).unwrap()].load(Ordering::SeqCst);
-        let steady = (10..19).map(requests).max().unwrap();
+        let steady = (10..BEFORE.as_secs() - 1).map(requests).max().unwrap();
         let back = (BEFORE + OUTAGE).as_secs();
         let is_back = minute.is_back.lock().unwrap().expect("DynamoDB is found again");
         println!(
@@ -136,12 +138,33 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
         assert!(requests(back) <= 2 * steady, "{} requests in the first second", requests(back));
         match policy {
             OnUnavailable::Allow => assert!(during.refused_by_vendor > 1_000, "nobody counts: {during:?}"),
-            OnUnavailable::Share(_) => {
+            OnUnavailable::Share(_) | OnUnavailable::EqualShare => {
                 assert_eq!(during.refused_by_vendor, 0, "the shares are the limit: {during:?}");
+                // What processes that found DynamoDB again took before the last of them had charged its part.
+                assert!(after.refused_by_vendor <= 20, "the table is charged what the shares gave: {after:?}");
                 let most = u64::try_from(ALLOWED).unwrap() * OUTAGE.as_secs();
                 assert!(during.granted * 100 >= most * 90, "and are used: {during:?}");
             }
             _ => assert!(during.granted <= 300, "what was under way: {during:?}"),
         }
     }
+}
+
+/// Outside of an outage, where it can be mended: a limit of one call at once has no room for ten parts.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_share_has_no_room_for_a_call_says_so_before_an_outage() {
+    listen();
+    let world = World::embedded().await;
+    world.rate(RPM, 5, 1).await;
+    let client = world.client_with(|settings| settings.on_unavailable("share:0.1".parse().unwrap()).note_use(true));
+    for _ in 0..3 {
+        take(&client, RPM).await;
+        sleep(Duration::from_secs(61)).await;
+        world.pass(Duration::from_secs(61));
+    }
+    let lines = lines_of("unavailable.no_share");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!((lines[0]["dimension"].as_str(), lines[0]["capacity"].as_str()), (Some(RPM), Some("5")), "{}", lines[0]);
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    assert!(client.acquire(RPM).await.is_err());
 }

@@ -168,7 +168,7 @@ impl<'a, 't> Draft<'a, 't> {
         let least = if self.dead.is_empty() { Amount::ZERO } else { Amount::ZERO.minus(granted) };
         let room = self.most_free(&[]).plus(least).minus(self.bucket.tokens()).max(least);
         let back = slots.min(room);
-        let served = self.taken.iter().fold(0_u32, |sum, take| sum.saturating_add(take.serves));
+        let served = self.taken.iter().fold(0_u32, |sum, take| sum.saturating_add(take.serves.numbers));
         Moved { slots: back, granted, capped: slots.minus(back), served }
     }
 

@@ -152,8 +152,9 @@ impl Draft<'_, '_> {
     /// - `#tokens >= :need`: others took the slots since the reading; or a resize left the bucket below zero,
     ///   and slots that come back cannot be granted (then `:need` may be below zero itself).
     /// - `#blocked_until`: a cool-down began.
-    /// - `#served = :read_served`, if a caller counts several numbers: others passed over the same, and numbers after
-    ///   them would be passed over whose callers wait. (One too many is soon made good, and not worth a failed write.)
+    /// - `#served = :read_served`, if a grant passes over numbers of others: others passed over the same, and numbers
+    ///   after them would be passed over whose callers wait. (What is counted otherwise is soon made good if it is
+    ///   wrong, and not worth a failed write.)
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();
         if moved.granted == Amount::ZERO {
@@ -167,7 +168,7 @@ impl Draft<'_, '_> {
             wording.attributes.push(SERVED);
             wording.set.push_str(", #served = if_not_exists(#served, :0) + :served");
             wording.number(":served", moved.served);
-            if self.taken.iter().any(|take| take.serves > 2) {
+            if self.taken.iter().any(|take| take.serves.passes_over) {
                 wording.condition.push_str(" AND (attribute_not_exists(#served) OR #served = :read_served)");
                 wording.number(":read_served", self.bucket.served());
             }

@@ -12,7 +12,7 @@ use crate::api::refusal::{RetryIn, RetryReason};
 use crate::api::request::{Ask, RequestError};
 use crate::call::error::LimitError;
 use crate::call::slot::nested;
-use crate::config::OnUnavailable;
+use crate::config::on_unavailable::OnUnavailable;
 use crate::grant::outcome::Outcome;
 use crate::grant::{Grant, UnusedGrant};
 use crate::lane::entry::Entry;

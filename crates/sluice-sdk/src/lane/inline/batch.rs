@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::{
     Bucket, Cost, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, NO_SLOT_WAIT,
-    Reason, Refusal, ReleaseAnswer, Timestamp,
+    Reason, Refusal, ReleaseAnswer, Serves, Timestamp,
 };
 use sluice_ops::Released;
 use sluice_table::{Resend, StoreError, Written};
@@ -166,7 +166,7 @@ impl InlineBatch<'_> {
                 InlineAsk::Take { terms, .. } if terms.stays && waiting == are_next => is_cut = true,
                 InlineAsk::Take { id, cost, terms, .. } => {
                     let ends = now.after(terms.lease);
-                    let mut serves = 0;
+                    let mut serves = Serves::default();
                     if terms.stays {
                         serves = self.turns.serves(bucket, waiting, cost.amount(), now);
                         waiting += 1;

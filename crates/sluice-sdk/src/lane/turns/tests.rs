@@ -22,8 +22,12 @@ impl Row for Map {
 
 /// A bucket of ten slots, of which `free` are free and `served` numbers have been served; whether callers wait.
 fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
+    bucket_of(10, free, served, waited)
+}
+
+fn bucket_of(slots: i32, free: i32, served: i64, waited: bool) -> Bucket {
     let dimension = Dimension::new("a#concurrent").unwrap();
-    let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    let limit = Limit::concurrent(Amount::from_tokens(slots), Cost::ONE).unwrap();
     let mut row: BTreeMap<_, _> = Bucket::full(dimension.clone(), limit, NOW).create().item.into_iter().collect();
     row.insert(schema::TOKENS, Operand::Number(free.to_string()));
     row.insert(schema::SERVED, Operand::Number(served.to_string()));
@@ -34,9 +38,17 @@ fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
     Bucket::read(&dimension, &Map(row)).unwrap()
 }
 
+/// As many callers as numbers.
 fn with(numbers: impl IntoIterator<Item = i64>) -> Turns {
+    with_callers(numbers, usize::MAX)
+}
+
+fn with_callers(numbers: impl IntoIterator<Item = i64>, waiting: usize) -> Turns {
     let turns = Turns::default();
-    turns.0.lock().numbers = numbers.into_iter().collect();
+    let mut state = turns.0.lock();
+    state.numbers = numbers.into_iter().collect();
+    state.waiting = waiting.min(state.numbers.len());
+    drop(state);
     turns
 }
 
@@ -87,7 +99,8 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
     }
     advance(GRACE).await;
     assert_eq!(look(), 1, "for eight");
-    assert_eq!(turns.serves(&idle, 0, ONE, NOW), 6, "and the five before it are passed over");
+    let over = Serves { numbers: 6, passes_over: true };
+    assert_eq!(turns.serves(&idle, 0, ONE, NOW), over, "and the five before it are passed over");
     assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 0, "somebody was served");
     // A process whose turn is far looks rarely. Nobody was served between its looks, so the slots were free.
     advance(GRACE * 10).await;
@@ -102,7 +115,7 @@ async fn numbers_that_the_first_of_a_write_passes_over_count_once() {
     while turns.are_next(&idle, 4, ONE, NOW) < 4 {
         advance(GRACE).await;
     }
-    assert_eq!([0, 1, 2, 3].map(|at| turns.serves(&idle, at, ONE, NOW)), [1_001, 1, 1, 1]);
+    assert_eq!([0, 1, 2, 3].map(|at| turns.serves(&idle, at, ONE, NOW).numbers), [1_001, 1, 1, 1]);
 }
 
 /// The row was made anew, and the load row was not.
@@ -115,20 +128,67 @@ async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
         advance(GRACE).await;
     }
     assert_eq!(turns.are_next(&idle, 1, ONE, NOW), 1);
-    assert_eq!(turns.serves(&idle, 0, ONE, NOW), u32::MAX);
+    assert_eq!(turns.serves(&idle, 0, ONE, NOW).numbers, u32::MAX);
+}
+
+/// Both rows were made anew, and a crowd that came later keeps all slots busy.
+#[tokio::test(start_paused = true)]
+async fn numbers_of_a_count_that_is_gone_are_forgotten() {
+    let turns = with([50_000]);
+    turns.are_next(&bucket(0, 49_000, true), 1, ONE, NOW);
+    let busy = |served| {
+        assert_eq!(turns.are_next(&bucket(0, served, true), 1, ONE, NOW), 0);
+        turns.begin_to_draw(1)
+    };
+    assert_eq!(busy(3), None);
+    advance(FALLEN_FOR / 2).await;
+    assert_eq!(busy(49_100), None, "that reading was old");
+    assert_eq!(busy(5), None);
+    advance(FALLEN_FOR).await;
+    assert_eq!(busy(600), Some(1));
+    turns.have_drawn(Ok(Some(660)), 1);
+    assert_eq!(turns.are_next(&bucket(1, 659, true), 1, ONE, NOW), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_of_callers_that_left_are_served_with_the_next() {
+async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_grant_counts_them() {
     let turns = with([3, 4, 5]);
-    let bucket = bucket(1, 3, true);
-    assert_eq!(turns.are_next(&bucket, 1, ONE, NOW), 1);
-    assert_eq!(turns.serves(&bucket, 0, ONE, NOW), 3);
+    assert_eq!(turns.are_next(&bucket(0, 3, true), 1, ONE, NOW), 0);
+    assert_eq!((turns.begin_to_draw(2), turns.begin_to_draw(4)), (None, Some(1)), "two have left");
+    turns.end_draw();
+    let row = bucket(1, 3, true);
+    assert_eq!(turns.are_next(&row, 1, ONE, NOW), 1);
+    // Nobody else counts them: no condition is needed.
+    assert_eq!(turns.serves(&row, 0, ONE, NOW), Serves { numbers: 3, passes_over: false });
+    assert_eq!(with_callers([3, 7, 8], 1).0.lock().left_over(8), 1, "others have passed over 7");
     turns.were_served(1);
-    assert_eq!(turns.begin_to_draw(2), Some(2), "no number is left");
+    assert_eq!(turns.begin_to_draw(2), Some(2), "no number is left over");
     turns.have_drawn(Ok(Some(9)), 2);
     assert_eq!(turns.0.lock().numbers, [7, 8]);
-    assert_eq!(turns.serves(&self::bucket(2, 7, true), 1, ONE, NOW), 1, "they count once");
+    assert_eq!(turns.are_next(&bucket(2, 7, true), 2, ONE, NOW), 2);
+    assert_eq!(turns.serves(&bucket(2, 7, true), 1, ONE, NOW).numbers, 1, "they count once");
+}
+
+/// Callers that come after an hour are not before those that wait.
+#[tokio::test(start_paused = true)]
+async fn numbers_that_were_passed_over_while_nobody_waited_here_are_no_turn() {
+    let turns = with([3, 4, 900]);
+    turns.are_next(&bucket(0, 3, true), 3, ONE, NOW);
+    advance(AWAY).await;
+    assert_eq!(turns.are_next(&bucket(2, 800, true), 3, ONE, NOW), 0);
+    assert_eq!(turns.0.lock().numbers, [900]);
+}
+
+/// Slots that are held long come free together: all that take one read the same count.
+#[tokio::test(start_paused = true)]
+async fn many_slots_that_come_free_in_one_moment_do_not_push_the_count_far_ahead() {
+    fastrand::seed(1);
+    let rooms = 100_i64;
+    let row = bucket_of(100, 100, 1_000, true);
+    let moved: i64 = (1_000..1_000 + rooms)
+        .map(|number| i64::from(with_callers([number], 1).serves(&row, 0, ONE, NOW).numbers))
+        .sum();
+    assert!((rooms..=rooms * 5 / 4).contains(&moved), "{rooms} grants move the count by {moved}");
 }
 
 /// A crowd of 50 in which each comes again at once, and a count that is wrong at the start.
@@ -150,7 +210,7 @@ async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
                 }
                 advance(GRACE).await;
             };
-            served += i64::from(callers[0].serves(&row, 0, ONE, NOW));
+            served += i64::from(callers[0].serves(&row, 0, ONE, NOW).numbers);
             callers[0].were_served(1);
             callers[0].have_drawn(Ok(Some(drawn + 1)), 1);
             drawn += 1;
