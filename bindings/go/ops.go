@@ -16,10 +16,35 @@ func (c *Client) Ops() Ops {
 }
 
 // ApplyLimit gives a bucket this limit: creates it, full, or changes the limit and keeps the level. It returns created,
-// unchanged, repaired or changed.
+// unchanged, repaired or changed. Shares of the bucket stay.
 func (o Ops) ApplyLimit(ctx context.Context, dimension string, limit Limit) (string, error) {
 	var applied string
 	args := map[string]any{"dimension": dimension, "limit": limit.told()}
+	return applied, o.ask(ctx, "ops.applyLimit", args, &applied)
+}
+
+// Share is what a product is guaranteed of a bucket.
+type Share struct {
+	// The part of the bucket's capacity and refill rate, above 0 and below 1.
+	Part float64
+	// What others leave there when they borrow, in tokens; nil for a quarter, and at least one call.
+	Floor *float64
+	// For work that can wait: the last to borrow.
+	Background bool
+}
+
+// ApplyShares is ApplyLimit for a bucket that has these shares and no others.
+func (o Ops) ApplyShares(ctx context.Context, dimension string, limit Limit, shares map[string]Share) (string, error) {
+	var applied string
+	told := map[string]any{}
+	for name, share := range shares {
+		terms := map[string]any{"part": share.Part, "background": share.Background}
+		if share.Floor != nil {
+			terms["floor"] = *share.Floor
+		}
+		told[name] = terms
+	}
+	args := map[string]any{"dimension": dimension, "limit": limit.told(), "shares": told}
 	return applied, o.ask(ctx, "ops.applyLimit", args, &applied)
 }
 

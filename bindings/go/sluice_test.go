@@ -37,6 +37,37 @@ func TestACallTakesWhatIsThereAndARefusalSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
+func TestAShareOfABucketIsKeptForItsProduct(t *testing.T) {
+	limit := sluice.Requests(20, 24*time.Hour)
+	rpm := declare(t, limit, "rpm")
+	shares := map[string]sluice.Share{"search": {Part: 0.5}, "checkout/batch": {Part: 0.1, Background: true}}
+	if applied, err := client.Ops().ApplyShares(t.Context(), rpm, limit, shares); applied != "changed" || err != nil {
+		t.Fatal(applied, err)
+	}
+	if applied, err := client.Ops().ApplyLimit(t.Context(), rpm, limit); applied != "unchanged" || err != nil {
+		t.Fatal("its shares do not stay:", applied, err)
+	}
+	taken := 0
+	for ; taken <= 20; taken++ {
+		if grant, _, err := client.Acquire(t.Context(), sluice.On(rpm)); grant == nil || err != nil {
+			break
+		}
+	}
+	if taken < 8 || taken >= 20 {
+		t.Fatal("neither what the common line has nor what others lend:", taken)
+	}
+	acquire(t, sluice.On(rpm).Share("search"))
+	if applied, err := client.Ops().ApplyShares(t.Context(), rpm, limit, nil); applied != "changed" || err != nil {
+		t.Fatal(applied, err)
+	}
+	for name, part := range map[string]float64{"search": 1.5, "two words": 0.5} {
+		wrong := map[string]sluice.Share{name: {Part: part}}
+		if _, err := client.Ops().ApplyShares(t.Context(), rpm, limit, wrong); err == nil {
+			t.Fatal(name, part)
+		}
+	}
+}
+
 func TestACallNamesTheShareThatPays(t *testing.T) {
 	rpm := declare(t, sluice.Requests(5, 24*time.Hour), "rpm")
 	// A bucket that does not have the share is asked as if none was named.

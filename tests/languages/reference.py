@@ -17,11 +17,11 @@ from decimal import Decimal
 import boto3
 from botocore.exceptions import ClientError
 
-TABLE = "ontopix-vendor-buckets-sandbox"
+TABLE = f"ontopix-vendor-buckets-{os.environ['SLUICE_ENV']}"
 LEASE_TTL = 5
 MAX_RETRIES = 5
 
-dynamo = boto3.client("dynamodb", region_name="eu-central-1", endpoint_url=os.environ["SLUICE_ENDPOINT_URL"])
+dynamo = boto3.client("dynamodb", region_name="eu-central-1", endpoint_url=os.environ.get("SLUICE_ENDPOINT_URL"))
 
 
 def number(value: object) -> dict[str, str]:
@@ -81,7 +81,7 @@ def release(dimension: str, lease: str, cost: int) -> None:
         "UpdateExpression": "SET tokens = tokens + :cost, version = version + :one",
         "ExpressionAttributeValues": {":cost": number(cost), ":one": number(1)},
     }
-    actions = [{"Delete": delete}] + ([{"Update": restore}] if dimension.endswith("#concurrent") else [])
+    actions = [{"Delete": delete}] + ([{"Update": restore}] if dimension.endswith("concurrent") else [])
     for attempt in range(50):
         try:
             dynamo.transact_write_items(TransactItems=actions)
@@ -99,20 +99,33 @@ def main(history: str, seconds: float) -> None:
     until = time.monotonic() + seconds
     with open(history, "w") as file:
 
-        def write(event: str, **fields: object) -> None:
-            file.write(json.dumps({"event": event, **fields}) + "\n")
+        lines = 0
+
+        def write_line(line: str) -> None:
+            nonlocal lines
+            file.write(line + "\n")
             file.flush()
+            lines += 1
+
+        def write(event: str, **fields: object) -> None:
+            write_line(json.dumps({"event": event, **fields}))
+
+        write_line(os.environ["HISTORY_HEADER"])
 
         while time.monotonic() < until:
             dimension, cost = random.choice(list(wants.items()))
             asked = time.time_ns() // 1_000
             outcome = acquire(dimension, cost)
             if isinstance(outcome, float):
+                write(
+                    "refused", process=f"reference-{os.getpid()}", dimensions=[dimension], asked_at_micros=asked,
+                    at_micros=time.time_ns() // 1_000, booked=False,
+                )
                 time.sleep(min(outcome, 0.2))
                 continue
             lease, start, ends = outcome
             granted = time.time_ns() // 1_000
-            is_slot = dimension.endswith("#concurrent")
+            is_slot = dimension.endswith("concurrent")
             write(
                 "granted", id=lease, process=f"reference-{os.getpid()}", dimension=dimension, cost_micros=cost * 10**6,
                 asked_at_micros=asked, granted_at_micros=granted, start_at_micros=round(start * 1e6) if not is_slot else granted,
@@ -121,6 +134,7 @@ def main(history: str, seconds: float) -> None:
             time.sleep(random.uniform(0.005, 0.015))
             write("released", id=lease, dimension=dimension, at_micros=time.time_ns() // 1_000, how="released")
             release(dimension, lease, cost)
+        write("end", events=lines)
 
 
 main(sys.argv[1], float(sys.argv[2]))

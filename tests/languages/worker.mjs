@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const CALLERS = 4;
+const CALLERS = Number(process.env.WORKERS ?? 4);
 
 const [, , folder, history, seconds] = process.argv;
 const { Client, LimitError, StoreError } = await import(`${folder}/esm/index.mjs`);
@@ -15,6 +15,7 @@ const unless = (kind) => (error) => {
   if (!(error instanceof kind)) {
     throw error;
   }
+  return { granted: false, waitMs: 50, error: String(error) };
 };
 const [unlessOfStore, unlessOfLimit] = [unless(StoreError), unless(LimitError)];
 const wants = Object.entries(JSON.parse(process.env.WANTS));
@@ -23,15 +24,28 @@ const client = Client.fromEnv({ caller: "node" });
 
 const now = () => Math.round((performance.timeOrigin + performance.now()) * 1e3);
 const micros = (at) => at.getTime() * 1e3;
-const write = (event, fields) => appendFileSync(history, `${JSON.stringify({ event, ...fields })}\n`);
+let lines = 0;
+const writeLine = (line) => {
+  appendFileSync(history, `${line}\n`);
+  lines += 1;
+};
+const write = (event, fields) => writeLine(JSON.stringify({ event, ...fields }));
 
 async function work() {
   while (performance.now() < until) {
     const [dimension, cost] = wants[Math.floor(Math.random() * wants.length)];
     const asked = now();
     const grant = await client.acquire(dimension, { costs: { [dimension]: cost } }).catch(unlessOfStore);
-    if (grant === undefined || !grant.granted) {
-      await sleep(Math.min(grant?.waitMs ?? 50, 200));
+    if (!grant.granted) {
+      write("refused", {
+        process: `node-${process.pid}`,
+        dimensions: [dimension],
+        asked_at_micros: asked,
+        at_micros: now(),
+        booked: false,
+        ...(grant.error === undefined ? {} : { error: grant.error }),
+      });
+      await sleep(Math.min(grant.waitMs, 200));
       continue;
     }
     const id = randomUUID();
@@ -55,5 +69,7 @@ async function work() {
 }
 
 writeFileSync(history, "");
+writeLine(process.env.HISTORY_HEADER);
 await Promise.all(Array.from({ length: CALLERS }, work));
+write("end", { events: lines });
 await client.close();

@@ -17,7 +17,7 @@ from datetime import datetime
 
 import sluice
 
-THREADS = 4
+THREADS = int(os.environ.get("WORKERS", "4"))
 
 
 def micros(at: datetime) -> int:
@@ -32,10 +32,25 @@ def main(history: str, seconds: float) -> None:
 
     with open(history, "w") as file:
 
-        def write(event: str, **fields: object) -> None:
+        lines = 0
+
+        def write_line(line: str) -> None:
+            nonlocal lines
             with lock:
-                file.write(json.dumps({"event": event, **fields}) + "\n")
+                file.write(line + "\n")
                 file.flush()
+                lines += 1
+
+        def write(event: str, **fields: object) -> None:
+            write_line(json.dumps({"event": event, **fields}))
+
+        def refused(dimension: str, asked: int, **error: str) -> None:
+            write(
+                "refused", process=f"python-{os.getpid()}", dimensions=[dimension], asked_at_micros=asked,
+                at_micros=time.time_ns() // 1_000, booked=False, **error,
+            )
+
+        write_line(os.environ["HISTORY_HEADER"])
 
         def work() -> None:
             while time.monotonic() < until:
@@ -43,10 +58,12 @@ def main(history: str, seconds: float) -> None:
                 asked = time.time_ns() // 1_000
                 try:
                     grant = client.acquire(dimension, costs={dimension: cost})
-                except sluice.StoreError:
+                except sluice.StoreError as error:
+                    refused(dimension, asked, error=str(error))
                     time.sleep(0.05)
                     continue
                 if isinstance(grant, sluice.RetryIn):
+                    refused(dimension, asked)
                     time.sleep(min(grant.wait, 0.2))
                     continue
                 name = uuid.uuid4().hex
@@ -67,6 +84,7 @@ def main(history: str, seconds: float) -> None:
             thread.start()
         for thread in threads:
             thread.join()
+        write("end", events=lines)
     client.close()
 
 

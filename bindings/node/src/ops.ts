@@ -1,5 +1,5 @@
 import type { Target } from "./native.js";
-import type { Bucket, Lease, Limit, SweepReport } from "./values.js";
+import type { Bucket, Lease, Limit, Share, SweepReport } from "./values.js";
 
 /** What operators do with a table; for tests and scripts. */
 export class Ops {
@@ -10,9 +10,16 @@ export class Ops {
     this.#target = target;
   }
 
-  /** Gives a bucket this limit: creates it, full, or changes the limit and keeps the level. */
-  async applyLimit(dimension: string, limit: Limit): Promise<"created" | "unchanged" | "repaired" | "changed"> {
-    const { value } = await this.#target.call("ops.applyLimit", { dimension, limit });
+  /**
+   * Gives a bucket this limit: creates it, full, or changes the limit and keeps the level. With `shares`, it has these
+   * and no others; a share is its part, or a {@link Share}. Without, those that it has stay.
+   */
+  async applyLimit(
+    dimension: string,
+    limit: Limit,
+    { shares }: { shares?: Readonly<Record<string, number | Share>> } = {},
+  ): Promise<"created" | "unchanged" | "repaired" | "changed"> {
+    const { value } = await this.#target.call("ops.applyLimit", { dimension, limit, shares });
     return value as "created" | "unchanged" | "repaired" | "changed";
   }
 

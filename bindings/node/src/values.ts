@@ -128,6 +128,16 @@ export interface Limit {
   readonly costPerCall?: number | null;
 }
 
+/** What a product is guaranteed of a bucket. */
+export interface Share {
+  /** The part of the bucket's capacity and refill rate, above 0 and below 1. */
+  readonly part: number;
+  /** What others leave there when they borrow, in tokens; by default a quarter, and at least one call. */
+  readonly floor?: number;
+  /** For work that can wait: the last to borrow. */
+  readonly background?: boolean;
+}
+
 /** A bucket as it was read. */
 export interface Bucket {
   readonly dimension: string;

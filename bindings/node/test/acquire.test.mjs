@@ -30,6 +30,21 @@ test("several dimensions are taken all or none", async () => {
   await eventually("the request is back", async () => (await level(rpm)) === 4);
 });
 
+test("a share of a bucket is kept for its product", async () => {
+  const limit = requests(20, DAYS);
+  const [rpm, { ops }] = [await declare(limit), world.client];
+  const shares = { search: 0.5, "checkout/batch": { part: 0.1, floor: 1, background: true } };
+  assert.equal(await ops.applyLimit(rpm, limit, { shares }), "changed");
+  assert.equal(await ops.applyLimit(rpm, limit), "unchanged", "its shares stay");
+  let taken = 0;
+  while ((await world.client.acquire(rpm)).granted) taken += 1;
+  assert(taken >= 8 && taken < 20, `what the common line has, and what others lend: ${taken}`);
+  assert((await world.client.acquire(rpm, { share: "search" })).granted);
+  assert.equal(await ops.applyLimit(rpm, limit, { shares: {} }), "changed");
+  await assert.rejects(ops.applyLimit(rpm, limit, { shares: { search: 1.5 } }), /lower the parts|part =/);
+  await assert.rejects(ops.applyLimit(rpm, limit, { shares: { "two words": 0.5 } }), /two words/);
+});
+
 test("a call names the share that pays", async () => {
   const rpm = await declare(requests(5, DAYS));
   // A bucket that does not have the share is asked as if none was named.

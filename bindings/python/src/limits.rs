@@ -2,7 +2,8 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sluice_sdk::core::{Amount, Cost, Limit, LimitType, Rate};
+use pyo3::types::PyDict;
+use sluice_sdk::core::{Amount, Cost, DeclaredShare, Limit, LimitType, Rate, ShareName, Split};
 
 use crate::arguments;
 use crate::values::{IntoPython, instance, tokens};
@@ -36,6 +37,25 @@ pub(crate) fn limit(of: &Bound<'_, PyAny>) -> PyResult<Limit> {
     let refilled = if refilled.is_none() { capacity } else { amount("refill", &refilled)? };
     let rate = Rate::per(refilled, window).ok_or_else(|| wrong(&"the refill in this time is out of range"))?;
     Limit::rate(limit_type, capacity, rate, cost).map_err(|error| wrong(&error))
+}
+
+/// A limit that is split into these shares: a part, or a `Share` of `sluice`, by name.
+pub(crate) fn split(whole: Limit, shares: &Bound<'_, PyDict>) -> PyResult<Split> {
+    let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+    let mut declared = Vec::with_capacity(shares.len());
+    for (name, share) in shares {
+        let name: String = name.extract()?;
+        let name = ShareName::new(&name).map_err(|error| wrong(&error))?;
+        let (part, floor, background) = match share.getattr_opt("part")? {
+            Some(part) => (part, Some(share.getattr("floor")?), share.getattr("background")?.extract()?),
+            None => (share, None, false),
+        };
+        let part: String = part.str()?.extract()?;
+        let part = part.parse().map_err(|error| wrong(&format!("{name}: part = {part}: {error}")))?;
+        let floor = floor.filter(|floor| !floor.is_none()).map(|floor| amount("floor", &floor)).transpose()?;
+        declared.push(DeclaredShare { name, part, floor, background });
+    }
+    Split::new(whole, &declared).map_err(|error| wrong(&error))
 }
 
 /// As requests or tokens a minute, or slots.

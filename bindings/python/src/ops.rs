@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use sluice_sdk::Dimension;
 use sluice_sdk::core::Bucket;
 use sluice_sdk::ops::{Applied, BucketRow, LeaseRow, Ops, SweepError, SweepOptions, SweepReport};
@@ -33,9 +34,21 @@ fn dimension(name: &str) -> PyResult<Dimension> {
 
 #[pymethods]
 impl NativeOps {
-    fn apply_limit(&self, py: Python<'_>, name: &str, limit: &Bound<'_, PyAny>) -> PyResult<Operation> {
+    fn apply_limit(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        limit: &Bound<'_, PyAny>,
+        shares: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Operation> {
         let (ops, dimension, limit) = (self.ops(py)?, dimension(name)?, limits::limit(limit)?);
-        Ok(Operation::new(async move { ops.apply_limit(&dimension, &limit).await }))
+        let split = shares.map(|shares| limits::split(limit, shares)).transpose()?;
+        Ok(Operation::new(async move {
+            match split {
+                Some(split) => ops.apply_split(&dimension, &split).await,
+                None => ops.apply_limit(&dimension, &limit).await,
+            }
+        }))
     }
 
     fn bucket(&self, py: Python<'_>, name: &str) -> PyResult<Operation> {

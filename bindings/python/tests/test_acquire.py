@@ -44,6 +44,26 @@ def test_several_dimensions_are_taken_together_or_not_at_all(client: sluice.Clie
     assert eventually(lambda: level(client, rpm) >= 4), "the request was not given back"
 
 
+def test_a_share_of_a_bucket_is_kept_for_its_product(client: sluice.Client, declare: Declare) -> None:
+    limit = sluice.Limit.requests(20, per=DAY)
+    rpm = declare(limit)
+    batch = sluice.Share(0.1, floor=1, background=True)
+    shares: dict[str, float | sluice.Share] = {"search": 0.5, "checkout/batch": batch}
+    assert client.ops.apply_limit(rpm, limit, shares=shares) == "changed"
+    assert client.ops.apply_limit(rpm, limit) == "unchanged", "its shares stay"
+    taken = 0
+    while isinstance(grant := client.acquire(rpm), sluice.Grant):
+        grant.release()
+        taken += 1
+    assert 8 <= taken < 20, "what the common line has, and what others lend"
+    assert isinstance(client.acquire(rpm, share="search"), sluice.Grant)
+    assert client.ops.apply_limit(rpm, limit, shares={}) == "changed"
+    with pytest.raises(ValueError, match=r"lower the parts|part ="):
+        client.ops.apply_limit(rpm, limit, shares={"search": 1.5})
+    with pytest.raises(ValueError, match="two words"):
+        client.ops.apply_limit(rpm, limit, shares={"two words": 0.5})
+
+
 def test_a_call_names_the_share_that_pays(client: sluice.Client, declare: Declare) -> None:
     rpm = declare(sluice.Limit.requests(5, per=DAY))
     # A bucket that does not have the share is asked as if none was named.

@@ -1,8 +1,10 @@
 //! Limits, as JSON.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_sdk::core::{Amount, Cost, Limit, LimitType, Rate};
+use sluice_sdk::core::{Amount, Cost, DeclaredShare, Limit, LimitType, Rate, ShareName, Split};
 
 use crate::arguments::{Ms, Number};
 use crate::failure::Failure;
@@ -50,6 +52,39 @@ impl LimitAsked {
             Rate::per(refill, window).ok_or_else(|| Failure::argument("the refill in this time is out of range"))?;
         Limit::rate(limit_type, capacity, rate, cost).map_err(Failure::argument)
     }
+}
+
+/// A share: its part, or more of it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ShareAsked {
+    Part(Number),
+    More(ShareTerms),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShareTerms {
+    part: Number,
+    floor: Option<Number>,
+    #[serde(default)]
+    background: bool,
+}
+
+/// A limit that is split into these shares.
+pub(crate) fn split(whole: Limit, asked: BTreeMap<String, ShareAsked>) -> Result<Split, Failure> {
+    let declared = asked.into_iter().map(|(name, asked)| {
+        let ShareTerms { part, floor, background } = match asked {
+            ShareAsked::Part(part) => ShareTerms { part, floor: None, background: false },
+            ShareAsked::More(terms) => terms,
+        };
+        let name = ShareName::new(&name).map_err(Failure::argument)?;
+        let part =
+            part.to_string().parse().map_err(|error| Failure::argument(format!("{name}: part = {part}: {error}")))?;
+        let floor = floor.map(|floor| amount("floor", floor)).transpose()?;
+        Ok(DeclaredShare { name, part, floor, background })
+    });
+    Split::new(whole, &declared.collect::<Result<Vec<_>, Failure>>()?).map_err(Failure::argument)
 }
 
 /// As requests or tokens a minute, or slots.

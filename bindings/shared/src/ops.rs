@@ -1,5 +1,7 @@
 //! What operators do, for tests and scripts.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_sdk::core::Bucket;
@@ -7,7 +9,7 @@ use sluice_sdk::ops::{Applied, BucketRow, LeaseRow, Ops, SweepOptions, SweepRepo
 
 use crate::arguments::{Ms, dimension, read, time};
 use crate::failure::Failure;
-use crate::limits::LimitAsked;
+use crate::limits::{LimitAsked, ShareAsked, split};
 use crate::target::{Operation, begin, operation};
 use crate::values::{ToJson, instant, ms, tokens};
 
@@ -15,6 +17,8 @@ use crate::values::{ToJson, instant, ms, tokens};
 struct ApplyLimit {
     dimension: String,
     limit: LimitAsked,
+    /// Without them, those of the bucket stay.
+    shares: Option<BTreeMap<String, ShareAsked>>,
 }
 
 #[derive(Deserialize)]
@@ -32,9 +36,19 @@ pub(crate) fn call(ops: Ops, name: &str, arguments: Value) -> Option<Operation> 
     let named = |arguments| read::<Named>(name, arguments).and_then(|named| dimension(&named.dimension));
     Some(match name {
         "applyLimit" => {
-            let asked = read::<ApplyLimit>(name, arguments)
-                .and_then(|asked| Ok((dimension(&asked.dimension)?, asked.limit.limit()?)));
-            begin(asked, |(dimension, limit)| operation(async move { ops.apply_limit(&dimension, &limit).await }))
+            let asked =
+                read::<ApplyLimit>(name, arguments).and_then(|ApplyLimit { dimension: name, limit, shares }| {
+                    let (dimension, limit) = (dimension(&name)?, limit.limit()?);
+                    Ok((dimension, limit, shares.map(|shares| split(limit, shares)).transpose()?))
+                });
+            begin(asked, |(dimension, limit, split)| {
+                operation(async move {
+                    match split {
+                        Some(split) => ops.apply_split(&dimension, &split).await,
+                        None => ops.apply_limit(&dimension, &limit).await,
+                    }
+                })
+            })
         }
         "bucket" => begin(named(arguments), |dimension| {
             operation(async move {

@@ -88,6 +88,11 @@ async fn what_cannot_be_used_is_told_with_its_name() {
         ("acquire", json!({ "dimensions": [SLOTS], "ticketWithinMs": -1 }), "a time must be zero or more"),
         ("acquire", json!({ "dimensions": [SLOTS], "share": 5 }), "invalid type: integer `5`, expected a string"),
         ("juggle", json!({}), "a client has no operation \"juggle\""),
+        (
+            "ops.applyLimit",
+            json!({ "dimension": SLOTS, "limit": { "type": "concurrent", "capacity": 1 }, "shares": { "search": 0.5 } }),
+            "no shares",
+        ),
         ("ops.applyLimit", json!({ "dimension": "no name", "limit": { "type": "tokens", "capacity": 1 } }), "no name"),
     ] {
         let failure = told(&client, name, arguments).await.unwrap_err();

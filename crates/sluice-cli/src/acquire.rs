@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sluice_sdk::{Client, Grant, Outcome, Released, Request, RetryIn};
+use sluice_sdk::{Basis, Client, Grant, Outcome, Released, Request, RetryIn};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connect::client;
@@ -58,41 +58,98 @@ pub(crate) async fn run(options: Options) -> Ended {
     if let Some(within) = options.ticket_within {
         request = request.ticket_within(within);
     }
+    let asked = names(&options.dimensions);
     match client.acquire(request).await? {
-        Outcome::Granted(grant) => hold_and_release(grant, options.hold, options.json).await,
-        Outcome::RetryIn(retry) => refuse(&client, &retry, options.json).await,
+        Outcome::Granted(grant) => hold_and_release(&client, grant, &asked, options.hold, options.json).await,
+        Outcome::RetryIn(retry) => refuse(&client, &retry, &asked, options.json).await,
     }
 }
 
-pub(crate) async fn hold_and_release(grant: Grant, time: Duration, json: bool) -> Ended {
-    let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
+/// The names without costs.
+fn names(dimensions: &[String]) -> Vec<String> {
+    dimensions.iter().map(|text| text.split('=').next().unwrap_or_default().to_owned()).collect()
+}
+
+pub(crate) async fn hold_and_release(
+    client: &Client,
+    grant: Grant,
+    asked: &[String],
+    time: Duration,
+    json: bool,
+) -> Ended {
+    let holds = Holds::of(client, &grant).await;
+    let (basis, why) = basis(grant.basis());
     if !json {
-        anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
+        let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        anstream::println!("{}granted{} {}{why}", GREEN.render(), GREEN.render_reset(), asked.join(", "));
     }
     let grant = hold(grant, time).await;
     let released = grant.release().await?;
-    let note = match released {
-        Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
-        Released::AlreadyCapped => "the bucket was full already: another client restored this slot",
-        _ => "released (slots are free again; rate tokens stay spent)",
-    };
     if json {
-        output::json(&json!({ "outcome": "granted", "dimensions": names, "released": note }))?;
+        let released = released.as_str();
+        output::json(&json!({ "outcome": "granted", "dimensions": asked, "basis": basis, "released": released }))?;
     } else {
-        println!("{note}");
+        println!("{}", holds.note(released));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The name of a basis in JSON, and what a person should know about it.
+const fn basis(basis: Basis) -> (&'static str, Option<&'static str>) {
+    match basis {
+        Basis::Table => ("table", None),
+        Basis::LocalShare => {
+            ("local_share", Some("from this process's share: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is share"))
+        }
+        Basis::Unchecked => ("unchecked", Some("without a limit: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is allow")),
+        Basis::Shadow => ("shadow", Some("in shadow mode: the limits would have said no")),
+        _ => ("other", None),
+    }
+}
+
+/// What a grant holds.
+#[derive(Clone, Copy, Debug)]
+struct Holds {
+    slots: bool,
+    tokens: bool,
+}
+
+impl Holds {
+    /// Needs no request: the buckets of a grant are known.
+    async fn of(client: &Client, grant: &Grant) -> Self {
+        let mut holds = Self { slots: false, tokens: false };
+        for dimension in grant.dimensions() {
+            match client.limit(dimension.as_str()).await {
+                Ok(Some(limit)) if limit.is_concurrent() => holds.slots = true,
+                _ => holds.tokens = true,
+            }
+        }
+        holds
+    }
+
+    /// What became of it.
+    const fn note(self, released: Released) -> &'static str {
+        match (released, self.slots, self.tokens) {
+            (Released::LeaseGone, ..) => "the lease had ended, and a sweep gave the slot back",
+            (Released::AlreadyCapped, ..) => "the bucket was full already: another client restored this slot",
+            (_, true, true) => "released: the slots are free again, and the tokens stay spent",
+            (_, true, false) => "released: the slots are free again",
+            (_, false, true) => "done: the tokens stay spent, and flow back with time",
+            (_, false, false) => "done: nothing was held",
+        }
+    }
+}
+
 /// Prints when to come back, and with which ticket. The process may then end, so this function first waits
 /// for the healing that is under way: the end of the process would cut it off.
-pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ended {
+pub(crate) async fn refuse(client: &Client, retry: &RetryIn, asked: &[String], json: bool) -> Ended {
     let ticket = retry.ticket().map(ToString::to_string);
     if json {
         let mut answer = json!({
             "outcome": "retry_in",
+            "dimensions": asked,
+            "refused_by": retry.dimension().as_str(),
             "wait_seconds": retry.wait().as_secs_f64(),
-            "dimension": retry.dimension().as_str(),
             "reason": retry.reason().as_str(),
         });
         if let Some(ticket) = ticket {

@@ -12,11 +12,12 @@ use sluice_sdk::core::{Change, Dimension, Limit, OnLowerLimit, ShareLimit, Split
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
-use crate::output::{self, GREEN, YELLOW, short};
+use crate::output::{self, Decimal, GREEN, YELLOW, short};
 
 mod file;
-mod init;
+pub(crate) mod init;
 pub(crate) mod refill;
+mod remove;
 mod show;
 mod used_by;
 
@@ -72,11 +73,8 @@ enum Action {
     /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level rises
     /// may start beyond the limit, in each window that contains the refill. Calls that wait for a start keep it.
     Refill(refill::Options),
-    /// Remove one bucket
-    Rm {
-        /// Its name, as in openai#rpm
-        dimension: String,
-    },
+    /// Remove one bucket; callers that name it then get an error
+    Rm(remove::Options),
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
@@ -98,14 +96,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         Action::List { json } => show::list(&client().await?, json).await?,
         Action::Show { dimension, json } => show::show(&client().await?, &dimension, json).await?,
         Action::Refill(options) => refill::run(options).await?,
-        Action::Rm { dimension } => {
-            let client = client().await?;
-            let dimension = Dimension::new(&dimension)?;
-            if !client.ops().remove_bucket(&dimension).await? {
-                return Err(unknown(&client, &dimension));
-            }
-            println!("removed {dimension}");
-        }
+        Action::Rm(options) => remove::run(&options).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +149,7 @@ struct ChangeLine {
     adopt_lower_limit: Option<bool>,
     /// The new floor, if it changes: a minute, or at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    adopt_at_least: Option<String>,
+    adopt_at_least: Option<Decimal>,
     /// A warning about the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
@@ -168,21 +159,21 @@ struct ChangeLine {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct ShareLine {
     share: String,
-    capacity: String,
-    refill_rate: String,
+    capacity: Decimal,
+    refill_rate: Decimal,
     #[serde(skip_serializing_if = "Option::is_none")]
-    floor: Option<String>,
+    floor: Option<Decimal>,
     background: bool,
 }
 
 impl ShareLine {
     fn new(ShareLimit { name, limit, floor, background }: &ShareLimit) -> Self {
-        let (share, floor) = (name.to_string(), floor.map(|floor| floor.to_string()));
+        let (share, floor) = (name.to_string(), floor.map(Decimal::of));
         Self { floor, background: *background, ..Self::of(share, limit) }
     }
 
     fn of(share: String, limit: &Limit) -> Self {
-        let (capacity, refill_rate) = (limit.capacity().to_string(), limit.refill_rate().to_string());
+        let (capacity, refill_rate) = (Decimal::of(limit.capacity()), Decimal::of(limit.refill_rate()));
         Self { share, capacity, refill_rate, floor: None, background: false }
     }
 
@@ -207,18 +198,18 @@ impl ShareLine {
 struct LimitLine {
     #[serde(rename = "type")]
     limit_type: &'static str,
-    capacity: String,
-    refill_rate: String,
-    cost_per_call: String,
+    capacity: Decimal,
+    refill_rate: Decimal,
+    cost_per_call: Decimal,
 }
 
 impl LimitLine {
     fn new(limit: &Limit) -> Self {
         Self {
             limit_type: limit.limit_type().as_str(),
-            capacity: limit.capacity().to_string(),
-            refill_rate: limit.refill_rate().to_string(),
-            cost_per_call: limit.cost_per_call().to_string(),
+            capacity: Decimal::of(limit.capacity()),
+            refill_rate: Decimal::of(limit.refill_rate()),
+            cost_per_call: Decimal::of(limit.cost_per_call()),
         }
     }
 
@@ -252,10 +243,14 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
     Ok(changes)
 }
 
+/// What would change. Every bucket that cannot be applied is in the error.
 async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
-    let mut changes = Vec::new();
+    let (mut changes, mut faults) = (Vec::new(), Vec::new());
     for (dimension, split) in &declared.limits {
-        client.ops().check_limit(dimension, split.whole()).map_err(|error| declared.at(dimension, error))?;
+        if let Err(error) = client.ops().check_limit(dimension, split.whole()) {
+            faults.push(declared.at(dimension, error).to_string());
+            continue;
+        }
         let then = declared.on_lower_limit(dimension);
         let bucket = client.ops().bucket(dimension).await?;
         let adopts = bucket.as_ref().map_or(then != OnLowerLimit::Report, |bucket| !bucket.is_set_to(then));
@@ -263,14 +258,16 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
             None => Applied::Created,
             Some(bucket) if bucket.is_split_as(split) => Applied::Unchanged,
             Some(bucket) => {
-                let plan = Change::split(&bucket, split, Timestamp::default());
-                plan.map_err(|error| declared.at(dimension, error))?;
+                if let Err(error) = Change::split(&bucket, split, Timestamp::default()) {
+                    faults.push(declared.at(dimension, error).to_string());
+                    continue;
+                }
                 Applied::Changed { from: bucket.split() }
             }
         };
         changes.push(change(dimension, split, &applied, adopts.then_some(then)));
     }
-    Ok(changes)
+    if faults.is_empty() { Ok(changes) } else { Err(Failure::new(faults.join("\n"))) }
 }
 
 /// `then`: what the bucket does about a lower limit from now on, if that changes.
@@ -285,7 +282,7 @@ fn change(dimension: &Dimension, split: &Split, applied: &Applied, then: Option<
     };
     let adopt_lower_limit = then.map(|then| then != OnLowerLimit::Report);
     let adopt_at_least = match then {
-        Some(OnLowerLimit::Adopt { at_least }) => Some(at_least.to_string()),
+        Some(OnLowerLimit::Adopt { at_least }) => Some(Decimal::of(at_least)),
         _ => None,
     };
     let warning = limit.warning().map(|warning| warning.to_string());

@@ -18,14 +18,50 @@ use crate::failure::Failure;
 use crate::output::plain;
 
 pub(crate) async fn client() -> Result<Client, Failure> {
-    // A command prints its answer, and no metrics.
-    Ok(ClientBuilder::from_env()?.emf(false).connect().await)
+    client_called(std::env::var("USER").as_deref().unwrap_or("sluice")).await
 }
 
-/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error, as JSON if that is no
-/// terminal. The module in `asked_for` is silent unless the level is set: its warnings are what the user
-/// asked for.
-pub(crate) fn log(asked_for: Option<&'static str>) {
+/// A client whose leases name `who` on this machine as their holder, unless `SLUICE_CALLER` is set. The name of
+/// this program would be that of every holder.
+pub(crate) async fn client_called(who: &str) -> Result<Client, Failure> {
+    // A command prints its answer, and no metrics.
+    let client = ClientBuilder::from_env()?.emf(false);
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let client = match is_set("SLUICE_CALLER") || is_set("AWS_LAMBDA_FUNCTION_NAME") {
+        true => client,
+        false => client.caller(holder(who, machine().as_deref())),
+    };
+    Ok(client.connect().await)
+}
+
+fn holder(who: &str, machine: Option<&str>) -> String {
+    let who = if who.is_empty() { "sluice" } else { who };
+    machine.map_or_else(|| who.to_owned(), |machine| format!("{who}@{machine}"))
+}
+
+/// The name of this machine, if it has one.
+fn machine() -> Option<String> {
+    let of_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let of_program = || {
+        let told = std::process::Command::new("hostname").stdin(std::process::Stdio::null()).output().ok()?;
+        String::from_utf8(told.stdout).ok()
+    };
+    let name = of_kernel.or_else(of_program)?.trim().to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+/// Who reads the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFor {
+    /// A person, or the log of a script: lines.
+    People,
+    /// Whoever reads the log of a service: lines on a terminal, else JSON.
+    Collectors,
+}
+
+/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error. The module in `asked_for` is
+/// silent unless the level is set: its warnings are what the user asked for.
+pub(crate) fn log(reader: LogFor, asked_for: Option<&'static str>) {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
     let level = level.as_deref().and_then(sluice_table::log_level).and_then(|level| level.parse().ok());
@@ -38,15 +74,29 @@ pub(crate) fn log(asked_for: Option<&'static str>) {
         .with_target("sluice_cli", level)
         .with_targets(silent);
     let registry = tracing_subscriber::registry().with(targets);
-    if std::io::stderr().is_terminal() {
-        registry.with(lines(std::io::stderr)).init();
+    let colours = Colours::of(anstream::AutoStream::choice(&std::io::stderr()));
+    if reader == LogFor::People || std::io::stderr().is_terminal() {
+        registry.with(lines(std::io::stderr, colours)).init();
     } else {
         registry.with(layer().with_writer(std::io::stderr).json().flatten_event(true)).init();
     }
 }
 
+/// Whether log lines have colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colours {
+    On,
+    Off,
+}
+
+impl Colours {
+    fn of(choice: anstream::ColorChoice) -> Self {
+        if choice == anstream::ColorChoice::Never { Self::Off } else { Self::On }
+    }
+}
+
 /// Log lines for a person. Fields contain keys of rows, so control characters are removed from them.
-fn lines<S, W>(writer: W) -> impl Layer<S>
+fn lines<S, W>(writer: W, colours: Colours) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + 'static,
@@ -58,7 +108,7 @@ where
             (name, value) => write!(writer, "{name}={value}"),
         }
     };
-    let layer = layer().compact().without_time().with_target(false);
+    let layer = layer().compact().without_time().with_target(false).with_ansi(colours == Colours::On);
     layer.fmt_fields(debug_fn(field).delimited(" ")).with_writer(writer)
 }
 
@@ -83,10 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn a_holder_is_named_by_who_and_where() {
+        assert_eq!(holder("alice", Some("build-7")), "alice@build-7");
+        assert_eq!(holder("", Some("build-7")), "sluice@build-7");
+        assert_eq!(holder("alice", None), "alice");
+    }
+
+    #[test]
     fn a_log_gives_a_terminal_no_commands_from_a_row() {
         let written = Written::default();
         let writer = written.clone();
-        let subscriber = tracing_subscriber::registry().with(lines(move || writer.clone()));
+        let subscriber = tracing_subscriber::registry().with(lines(move || writer.clone(), Colours::On));
         tracing::subscriber::with_default(subscriber, || {
             let key = "lease#a#b#\u{1b}]0;stolen\u{7}\r\nc";
             tracing::error!(event = "reconciler.unparsable", lease = %key, "cannot read {key}");

@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// refill may be lost before a guarantee counts as missed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     request_time: Duration,
+    /// Each grant must have been released: for runs that ended in order, as those of `sluice stress`
+    #[arg(long)]
+    all_released: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,8 +37,11 @@ const MOST_NAMED: usize = 20;
 
 pub(crate) fn run(options: &Options) -> Ended {
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let checker =
+    let mut checker =
         Checker::new().with_error(micros(options.clock_error)).with_request_time(micros(options.request_time));
+    if options.all_released {
+        checker = checker.with_all_released();
+    }
     let verdict = check_files_with(checker, &options.files)?;
     if options.json {
         output::json(&verdict)?;

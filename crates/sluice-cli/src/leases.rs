@@ -9,7 +9,7 @@ use sluice_sdk::core::{Dimension, Lease};
 
 use crate::connect::client;
 use crate::failure::Ended;
-use crate::output::{self, Align, Unreadable};
+use crate::output::{self, Align, Decimal, Unreadable};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -26,10 +26,10 @@ struct LeaseLine {
     key: String,
     dimension: String,
     id: String,
-    cost: String,
+    cost: Decimal,
     caller: Option<String>,
-    created_at: Option<String>,
-    ends: String,
+    created_at: Option<Decimal>,
+    ends: Decimal,
     ended: bool,
     inline: bool,
 }
@@ -53,10 +53,10 @@ pub(crate) async fn run(options: Options) -> Ended {
             key: lease.key().to_owned(),
             dimension: lease.dimension().to_string(),
             id: lease.id().to_owned(),
-            cost: lease.cost().to_string(),
+            cost: Decimal::of(lease.cost()),
             caller: lease.caller().map(str::to_owned),
-            created_at: lease.created_at().map(|at| at.to_string()),
-            ends: lease.ends().to_string(),
+            created_at: lease.created_at().map(Decimal::of),
+            ends: Decimal::of(lease.ends()),
             ended: lease.ends() < now,
             inline: *inline,
         };

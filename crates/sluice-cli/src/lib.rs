@@ -10,18 +10,22 @@ mod dashboard;
 mod doctor;
 mod duration;
 mod failure;
+mod groups;
 mod history;
+mod init;
 #[cfg(feature = "lab")]
 mod lab;
 mod leases;
 mod loopback;
 mod metrics;
 mod output;
+mod pages;
 mod penalize;
 mod reconcile;
 mod redeem;
 mod run;
 mod signals;
+mod start;
 mod view;
 mod watch;
 
@@ -29,21 +33,35 @@ use std::process::ExitCode;
 
 pub use arguments::Arguments;
 use arguments::Command;
+use connect::LogFor;
 
-/// Runs one command. The exit code is 0 for success, 1 for an error, 75 (`EX_TEMPFAIL`) for a retryable
+/// Runs one command; without one, says what to do next. The exit code is 0 for success, 1 for an error, 75 (`EX_TEMPFAIL`) for a retryable
 /// refusal, or the exit code of the program that `sluice run` ran.
 pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
-    if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {
-        connect::log(match &arguments.command {
+    let Some(command) = arguments.command else {
+        start::print();
+        return ExitCode::SUCCESS;
+    };
+    if !matches!(&command, Command::Watch(options) if options.owns_the_screen()) {
+        let reader = match &command {
+            Command::Metrics(_) | Command::Dashboard(_) => LogFor::Collectors,
+            Command::Reconcile(options) if !options.once => LogFor::Collectors,
+            _ => LogFor::People,
+        };
+        let asked_for = match &command {
             Command::CoolDown(_) => Some("sluice_sdk::vendor::cool_down"),
             Command::Buckets(_) => Some("sluice_sdk::vendor::refill"),
             _ => None,
-        });
+        };
+        connect::log(reader, asked_for);
     }
-    let result = match arguments.command {
+    let result = match command {
         #[cfg(feature = "lab")]
         Command::Sandbox(options) => lab::sandbox::run(options).await,
+        Command::Init(options) => init::run(&options),
+        Command::Completions(options) => pages::completions(&options, &Arguments::grouped()),
+        Command::Man(options) => pages::man(&options, &Arguments::grouped()),
         Command::Buckets(options) => buckets::run(options).await,
         Command::Leases(options) => leases::run(options).await,
         Command::Acquire(options) => acquire::run(options).await,

@@ -13,6 +13,8 @@ use crate::failure::Failure;
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+/// As clap prints headings.
+pub(crate) const HEADING: Style = Style::new().bold().underline();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
@@ -30,6 +32,49 @@ pub(crate) fn print_error(error: impl ToString) {
     let error = error.to_string();
     let lines: Vec<_> = error.lines().map(plain).collect();
     anstream::eprintln!("{}error:{} {}", RED.render(), RED.render_reset(), lines.join("\n"));
+}
+
+/// Asks a person on the terminal. Only "y" and "yes" agree.
+pub(crate) fn agrees(question: &str) -> std::io::Result<bool> {
+    eprint!("{} ", plain(question));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+/// A decimal of the table: text for people with every digit, and a number in JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decimal(String);
+
+impl Decimal {
+    pub(crate) fn of(value: impl ToString) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl std::ops::Deref for Decimal {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for Decimal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for Decimal {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self.0.parse::<i64>(), self.0.parse::<f64>()) {
+            (Ok(whole), _) => serializer.serialize_i64(whole),
+            // Its digits are the same up to fifteen of them.
+            (_, Ok(number)) => serializer.serialize_f64(number),
+            _ => serializer.serialize_str(&self.0),
+        }
+    }
 }
 
 /// Alignment of a column: numbers to the right.
@@ -144,7 +189,15 @@ pub(crate) fn short(number: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, seconds};
+    use super::{Decimal, plain, seconds};
+
+    #[test]
+    fn a_decimal_is_a_number_in_json_with_its_digits() {
+        for text in ["50", "-3", "57.666345226615", "1764132135.123456", "0.0001", "123456789.123456"] {
+            assert_eq!(serde_json::to_string(&Decimal::of(text)).unwrap(), text);
+        }
+        assert_eq!(serde_json::to_string(&Decimal::of("0.000001")).unwrap(), "1e-6", "a number too");
+    }
 
     #[test]
     fn a_terminal_gets_no_commands_from_a_row() {

@@ -17,7 +17,7 @@ use crate::signals::stop_requested;
 pub(crate) struct Options {
     /// Sweep once and stop; without it, sweep until Ctrl-C
     #[arg(long)]
-    once: bool,
+    pub(crate) once: bool,
     /// Time between two sweeps, one second at least
     #[arg(long, value_parser = interval, default_value = "5m")]
     interval: Duration,

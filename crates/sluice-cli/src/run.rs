@@ -1,5 +1,8 @@
 //! `sluice run`: runs a command inside a slot.
 
+use std::convert::Infallible;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -7,11 +10,13 @@ use std::time::Duration;
 use clap::Args;
 use sluice_sdk::LimitError;
 use tokio::process::Command;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::connect::client;
+use crate::connect::client_called;
 use crate::duration::duration;
-use crate::failure::{Ended, Failure, TRY_AGAIN};
-use crate::output::YELLOW;
+use crate::failure::{Ended, TRY_AGAIN};
+use crate::output::{YELLOW, print_error};
 use crate::signals::{interrupted, terminated};
 
 #[derive(Debug, Args)]
@@ -27,10 +32,30 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
+/// What a shell returns for a command that does not exist, and for one that it may not run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+/// After this time, a user is told what the command waits for.
+const SILENCE: Duration = Duration::from_secs(1);
+
 pub(crate) async fn run(options: Options) -> Ended {
-    let client = client().await?;
+    let program = &options.command[0];
+    // Before the wait for a slot, which may be long.
+    if options.command.len() > 1 && !exists(program, std::env::var_os("PATH").as_deref()) {
+        print_error(format!("{program}: there is no such command"));
+        return Ok(ExitCode::from(NOT_FOUND));
+    }
+    let client = client_called(holder(program)).await?;
     let slot = client.slot(crate::acquire::request(&options.dimensions)?).max_wait(options.wait);
-    let status = slot.run(async |_slot| child(&options.command).await.map_err(NoStatus::Child)).await;
+    let begun = Notify::new();
+    let slot = slot.run(async |_slot| {
+        begun.notify_one();
+        child(&options.command).await.map_err(NoStatus::Child)
+    });
+    let status = tokio::select! {
+        status = slot => status,
+        never = tell_of_the_wait(&begun, &options) => match never {},
+    };
     match status {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),
         Err(NoStatus::Limit(LimitError::Refused(retry))) => {
@@ -38,9 +63,36 @@ pub(crate) async fn run(options: Options) -> Ended {
             client.finish_healing().await;
             Ok(ExitCode::from(TRY_AGAIN))
         }
-        Err(NoStatus::Child(error)) => Err(Failure::new(format!("{}: {error}", options.command[0]))),
+        Err(NoStatus::Child(error)) => {
+            print_error(format!("{program}: {error}"));
+            Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }))
+        }
         Err(NoStatus::Limit(error)) => Err(error.into()),
     }
+}
+
+/// Whether a shell would find the program.
+fn exists(program: &str, path: Option<&std::ffi::OsStr>) -> bool {
+    if program.contains(std::path::MAIN_SEPARATOR) {
+        return Path::new(program).exists();
+    }
+    // Without a PATH, only the system knows where it looks.
+    path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).exists()))
+}
+
+/// The name of the command that holds the slot: of a line for the shell, its first word.
+fn holder(program: &str) -> &str {
+    let word = program.split_whitespace().next().unwrap_or_default();
+    word.rsplit(std::path::MAIN_SEPARATOR).next().unwrap_or(word)
+}
+
+/// Says once what the command waits for, if its slot does not begin soon. Never ends.
+async fn tell_of_the_wait(begun: &Notify, options: &Options) -> Infallible {
+    if timeout(SILENCE, begun.notified()).await.is_err() {
+        let (names, wait) = (options.dimensions.join(", "), humantime::format_duration(options.wait));
+        anstream::eprintln!("waiting for {names}, for {wait} at most");
+    }
+    std::future::pending().await
 }
 
 /// Why there is no exit code of the command.
@@ -99,4 +151,21 @@ fn exit_code(status: ExitStatus) -> u8 {
         return u8::try_from(128 + signal).unwrap_or(u8::MAX);
     }
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_where_a_shell_looks() {
+        let path = std::ffi::OsStr::new("/nowhere:/bin");
+        assert!(exists("sh", Some(path)) && exists("/bin/sh", None) && exists("anything", None));
+        assert!(!exists("no-such-program", Some(path)) && !exists("/bin/no-such-program", Some(path)));
+    }
+
+    #[test]
+    fn a_slot_is_held_by_the_name_of_its_command() {
+        assert_eq!(["/opt/nightly.sh", "make", "exec sleep 30", ""].map(holder), ["nightly.sh", "make", "exec", ""]);
+    }
 }

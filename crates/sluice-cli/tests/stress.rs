@@ -99,8 +99,10 @@ fn lines(history: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The history with other lines, in a file of its own.
+/// The history with other lines and an end that counts them, in a file of its own.
 fn doctored(history: &Path, name: &str, lines: &[Value]) -> PathBuf {
+    let mut lines: Vec<Value> = lines.iter().filter(|line| line["event"] != "end").cloned().collect();
+    lines.push(serde_json::json!({ "event": "end", "events": lines.len() }));
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let file = history.with_file_name(name);
     std::fs::write(&file, text).unwrap();
@@ -147,7 +149,10 @@ fn a_rate_bucket_under_stress_keeps_its_bound_and_one_grant_too_many_is_found() 
     let mut lines = lines(&history);
     let processes: std::collections::BTreeSet<_> = lines.iter().filter_map(|line| line["process"].as_str()).collect();
     assert_eq!(processes.len(), 2, "both processes were granted something");
-    let mut more = lines.last().unwrap().clone();
+    let counted = |event: &str| lines.iter().filter(|line| line["event"] == event).count() as u64;
+    assert_eq!((counted("granted"), counted("released")), (grants, grants), "a release of each");
+    assert_eq!((counted("refused"), counted("end")), (figures["refusals"].as_u64().unwrap(), 1));
+    let mut more = lines.iter().rfind(|line| line["event"] == "granted").unwrap().clone();
     (more["id"], more["cost_micros"]) = ("one-too-many".into(), 5_000_001.into());
     lines.push(more);
     let told = failure(&doctored(&history, "stress-rate-doctored.ndjson", &lines));
@@ -174,6 +179,48 @@ fn a_concurrency_bucket_under_stress_keeps_its_capacity_and_a_missing_release_is
     assert!(
         failure(&nobody).contains(&format!("line 3: {id} is released in elevenlabs#concurrent and was not granted"))
     );
+}
+
+/// The file without its last `lost` lines.
+fn cut(history: &Path, name: &str, lost: usize) -> PathBuf {
+    let text = std::fs::read_to_string(history).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    let file = history.with_file_name(name);
+    std::fs::write(&file, lines[..lines.len() - lost].join("\n") + "\n").unwrap();
+    file
+}
+
+#[test]
+fn a_history_that_was_cut_off_or_lacks_a_release_is_refused_and_acquires_end_before_the_end() {
+    let (sandbox, history) = (Sandbox::start("stress-end"), path("stress-end.ndjson"));
+    let file = history.to_str().unwrap();
+    let arguments = ["stress", "elevenlabs#concurrent", "--seconds", "3", "--wind-down", "2", "--history", file];
+    let output = sandbox.command(&arguments).arg("--no-verdict").arg("--json").output().unwrap();
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(figures["verdict"].is_null() && figures["write_units"].as_u64().unwrap() > 0, "{figures}");
+    let all_released = |file: &Path| {
+        let output = sluice(&["history", "--all-released", file.to_str().unwrap()]).output().unwrap();
+        (output.status.success(), text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (is_ok, told) = all_released(&history);
+    assert!(is_ok, "{told}");
+    let whole = lines(&history);
+    let times = |event: &str, field: &str| {
+        let of = whole.iter().filter(|line| line["event"] == event);
+        of.map(|line| line[field].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    let asked = [times("granted", "asked_at_micros"), times("refused", "asked_at_micros")].concat();
+    let (first, last) = (asked.iter().min().unwrap(), asked.iter().max().unwrap());
+    assert!(last - first <= 1_000_000, "one second of three: {}", last - first);
+
+    let told = failure(&cut(&history, "stress-end-cut.ndjson", 1));
+    assert!(told.contains("has no end record after this line"), "{told}");
+    let release = whole.iter().rposition(|line| line["event"] == "released").unwrap();
+    let lacks = [&whole[..release], &whole[release + 1..]].concat();
+    let file = doctored(&history, "stress-end-lacks.ndjson", &lacks);
+    assert!(judged(&[&file]).status.success(), "a holder may hold at the end");
+    let (is_ok, told) = all_released(&file);
+    assert!(!is_ok && told.contains("elevenlabs#concurrent: 1 of") && told.contains("never released"), "{told}");
 }
 
 #[test]
@@ -228,20 +275,26 @@ fn what_cannot_be_stressed_or_read_is_told() {
         (["stress", "openai#tpm"], "sluice buckets apply"),
         (["stress", "openai#rpm=6"], "capacity is 5"),
         (["history", "/no/such/history"], "/no/such/history cannot be read"),
-        (["history", "/dev/null"], "is not a history"),
+        (["history", "/dev/null"], "is not a history: it is empty"),
+        (
+            ["history", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")],
+            "is not a history: its line 1 is `[package]`",
+        ),
     ] {
         let output = sandbox.command(&arguments).output().unwrap();
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(says) && error.lines().count() == 1, "{error}");
     }
+    let no_time = sandbox.command(&["stress", "openai#rpm", "--seconds", "2", "--wind-down", "2"]).output().unwrap();
+    assert!(text(&no_time.stderr).contains("leaves no time to acquire"), "{}", text(&no_time.stderr));
     let nowhere = sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
     assert!(text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"), "{}", text(&nowhere.stderr));
 }
 
 /// Each share waits from call to call: search has five a second, and what it gets is one call in `pace_ms`.
 fn of_shares(name: &str, pace_ms: i64) -> PathBuf {
-    let mut lines = vec![serde_json::json!({ "event": "history", "version": 1 })];
+    let mut lines = vec![serde_json::json!({ "event": "history", "version": 2 })];
     lines.push(serde_json::json!({
         "event": "limit", "dimension": "openai#rpm", "kind": "requests", "capacity_micros": 10_000_000,
         "refill_pico_per_sec": 10_000_000_000_000_i64, "from_micros": 0,

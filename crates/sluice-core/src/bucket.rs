@@ -200,7 +200,7 @@ impl Bucket {
         self.admitted_inline
     }
 
-    /// How many of the numbers that waiting callers drew have been served.
+    /// About how many of the numbers that waiting callers drew have been served.
     #[must_use]
     pub fn served(&self) -> i64 {
         self.served.unwrap_or(0)

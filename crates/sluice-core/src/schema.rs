@@ -60,7 +60,7 @@ pub const ADMITTED: &str = "admitted";
 pub const ADMITTED_INLINE: &str = "admitted_inline";
 /// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`] and [`INLINE_ENDS`].
 pub const LEASES: &str = "leases";
-/// Concurrency bucket, optional: how many of the numbers that waiting callers drew ([`DRAWN`]) have been served.
+/// Concurrency bucket, optional: about how many of the numbers that waiting callers drew ([`DRAWN`]) have been served.
 pub const SERVED: &str = "served";
 /// Concurrency bucket, optional: until then, callers that wait for slots draw a number before they take any.
 pub const WAITED_UNTIL: &str = "waited_until";

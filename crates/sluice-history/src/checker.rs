@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::event::{
     Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Paused, Refused, Released, Returned, Settled,
 };
+use crate::extent::Extent;
 use crate::fault::{FaultKind, HistoryFault};
 use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Return, Starts, Waited};
-use crate::timeline::Timeline;
-use crate::verdict::{BucketFigures, Verdict, Violation};
-use crate::{busiest, guarantee, lines, live, order};
+use crate::verdict::{Verdict, Violation};
+use crate::{decide, lines, outstanding};
 
 /// Decides whether the promises were kept, from the events that it is fed.
 ///
@@ -22,6 +22,8 @@ pub struct Checker {
     events: u64,
     line: u64,
     file: Option<Arc<str>>,
+    extent: Extent,
+    is_release_due: bool,
     grants: u64,
     ids: HashMap<Arc<str>, Place>,
     processes: HashMap<String, u32>,
@@ -52,10 +54,20 @@ impl Checker {
         self
     }
 
-    /// Takes in one event.
+    /// Demands a release of each grant: for a run that ended in order.
+    #[must_use]
+    pub const fn with_all_released(mut self) -> Self {
+        self.is_release_due = true;
+        self
+    }
+
+    /// Takes in one event. Events from memory need no [`End`](crate::End).
     pub fn feed(&mut self, event: Event) {
         self.line += 1;
         self.events += 1;
+        if let Some(kind) = self.extent.take(&event) {
+            self.fault(kind);
+        }
         match event {
             Event::History(header) => self.header(header),
             Event::Limit(limit) => self.limit(&limit),
@@ -65,6 +77,7 @@ impl Checker {
             Event::Returned(returned) => self.returned(&returned),
             Event::Refused(refused) => self.refused(&refused),
             Event::Paused(paused) => self.paused(&paused),
+            Event::End(_) => {}
         }
     }
 
@@ -72,6 +85,13 @@ impl Checker {
     pub(crate) fn begin_file(&mut self, file: &str) {
         self.line = 0;
         self.file = Some(file.into());
+    }
+
+    /// Demands that the file had an end.
+    pub(crate) fn end_file(&mut self) {
+        if !self.extent.close() {
+            self.fault(FaultKind::NoEnd);
+        }
     }
 
     /// Counts a line that is not an event.
@@ -95,40 +115,17 @@ impl Checker {
                 }
                 continue;
             };
-            let timeline = Timeline::new(&log.limits, &log.grants, self.errors);
-            let used = log.grants.iter().filter(|grant| !grant.unused);
-            let mut figures = BucketFigures {
-                dimension: name.clone(),
-                kind,
-                grants: log.grants.len() as u64,
-                unused: log.grants.iter().filter(|grant| grant.unused).count() as u64,
-                granted: used.map(|grant| i128::from(grant.used)).sum(),
-                busiest: None,
-                peak: None,
-                shares: Vec::new(),
-            };
-            if kind.is_concurrent() {
-                let (peak, exceeded) = live::check(&log.grants, &timeline, self.errors);
-                figures.peak = peak;
-                let violation = |window| Violation::ConcurrencyExceeded { dimension: name.clone(), window };
-                verdict.violations.extend(exceeded.into_iter().map(violation));
-            } else {
-                let (busiest, exceeded) = busiest::check(&log.grants, &timeline, self.errors);
-                figures.busiest = busiest;
-                let violation = |window| Violation::RateExceeded { dimension: name.clone(), window };
-                verdict.violations.extend(exceeded.into_iter().map(violation));
-                if log.has_shares() {
-                    verdict.violations.extend(lines::check(&name, log, self.errors));
-                    let (shares, missed) = guarantee::check(&name, log, self.errors);
-                    figures.shares = shares;
-                    verdict.violations.extend(missed);
-                } else {
-                    verdict.violations.extend(order::check(&name, log, self.errors));
-                }
+            // First, because a release that is missing makes one violation of every later grant.
+            if self.is_release_due {
+                verdict.violations.extend(outstanding::check(&name, &log.grants));
             }
+            let (figures, violations) = decide::bucket(&name, kind, log, self.errors);
+            verdict.violations.extend(violations);
             verdict.buckets.push(figures);
         }
-        verdict.violations.extend(self.faults.into_iter().map(Violation::History));
+        // First, because what a history with faults says otherwise may follow from them.
+        let faults = self.faults.into_iter().map(Violation::History);
+        verdict.violations = faults.chain(verdict.violations).collect();
         verdict
     }
 

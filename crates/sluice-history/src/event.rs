@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that is written and read.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// One line. Times are in microseconds since the Unix epoch, amounts in millionths of a token (or of a slot).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -25,6 +25,8 @@ pub enum Event {
     Refused(Refused),
     /// A time in which no guarantee holds.
     Paused(Paused),
+    /// The last line of a file.
+    End(End),
 }
 
 /// The assumptions of a whole file.
@@ -51,6 +53,13 @@ impl Header {
     pub const fn new(clock_error_micros: i64) -> Self {
         Self { version: FORMAT_VERSION, clock_error_micros, stamp_error_micros: 0, request_micros: 0 }
     }
+}
+
+/// The end of a file, written when everything before it is. A file without it was cut off, or its writer died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct End {
+    /// The number of events before this one, with the header.
+    pub events: u64,
 }
 
 /// What a bucket counts.
@@ -294,6 +303,9 @@ pub struct Refused {
     /// The share that the caller named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<String>,
+    /// The error, if the request failed and was not refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A time in which no share of a bucket is promised its guarantee: a cool-down, a penalty, an outage, or a debt of a call
@@ -310,11 +322,11 @@ pub struct Paused {
 
 impl Event {
     /// The time by which files are merged: the answer of a grant, the sending of a release. `None` for the
-    /// header.
+    /// header and the end.
     #[must_use]
     pub const fn at_micros(&self) -> Option<i64> {
         match self {
-            Self::History(_) => None,
+            Self::History(_) | Self::End(_) => None,
             Self::Limit(limit) => Some(limit.from_micros),
             Self::Granted(granted) => Some(granted.granted_at_micros),
             Self::Released(released) => Some(released.at_micros),

@@ -90,8 +90,22 @@ pub enum FaultKind {
         /// The value of that field.
         value: i64,
     },
+    /// A file without an end record.
+    #[error("the file has no end record after this line: it was cut off, or its writer died")]
+    NoEnd,
+    /// An end record that counts other events than are there.
+    #[error("the end record counts {counted} events before it, and there are {found}: lines were lost or added")]
+    WrongCount {
+        /// The events that the end record counts.
+        counted: u64,
+        /// The events that are there.
+        found: u64,
+    },
+    /// An event after the end record; only the first is named.
+    #[error("an event after the end record")]
+    AfterEnd,
     /// A header with a version that this checker does not read.
-    #[error("version {version} of the format is not known")]
+    #[error("version {version} of the format is not known, only {}", crate::event::FORMAT_VERSION)]
     Version {
         /// The version in the header.
         version: u32,

@@ -19,8 +19,10 @@
 
 mod busiest;
 mod checker;
+mod decide;
 mod edges;
 mod event;
+mod extent;
 mod fault;
 mod guarantee;
 mod lines;
@@ -28,6 +30,7 @@ mod live;
 mod log;
 mod merge;
 mod order;
+mod outstanding;
 mod rate;
 mod read;
 mod timeline;
@@ -36,7 +39,8 @@ mod write;
 
 pub use checker::Checker;
 pub use event::{
-    Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share,
+    End, Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled,
+    Share,
 };
 pub use fault::{FaultKind, HistoryFault};
 pub use merge::merge;

@@ -9,10 +9,10 @@ use crate::write::Writer;
 
 /// Appends the events of `parts` to `out` in the order of time, and returns their number. It keeps one event
 /// of each part in memory. The order within a part does not change, so that a release comes after its grant.
-/// The headers of the parts are left out: `out` has its own.
+/// The headers and ends of the parts are left out: `out` has its own.
 ///
 /// # Errors
-/// Errors of reading and writing, and a line that is not an event.
+/// Errors of reading and writing, a line that is not an event, and a part without its end.
 pub fn merge<R: BufRead, W: Write>(parts: Vec<R>, out: &mut Writer<W>) -> io::Result<u64> {
     let mut parts: Vec<_> = parts.into_iter().map(R::lines).collect();
     let mut heads = BinaryHeap::new();
@@ -32,13 +32,14 @@ pub fn merge<R: BufRead, W: Write>(parts: Vec<R>, out: &mut Writer<W>) -> io::Re
     Ok(events)
 }
 
-/// The next event that is not a header.
+/// The next event that is neither header nor end. A part ends with its end.
 fn next(lines: &mut io::Lines<impl BufRead>) -> io::Result<Option<Event>> {
     for line in lines {
-        let event: Event = serde_json::from_str(&line?)?;
-        if !matches!(event, Event::History(_)) {
-            return Ok(Some(event));
+        match serde_json::from_str(&line?)? {
+            Event::History(_) => {}
+            Event::End(_) => return Ok(None),
+            event => return Ok(Some(event)),
         }
     }
-    Ok(None)
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a part of the history has no end record: its process died"))
 }

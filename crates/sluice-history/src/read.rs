@@ -20,25 +20,38 @@ pub enum ReadError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A line is not an event.
-    #[error("{file}, line {line}: {source}")]
+    /// The first line is not `{"event":"history",..}`.
+    #[error(
+        "{file} is not a history: {found}. A history is NDJSON that begins with {HEADER}, as `sluice stress DIM --history FILE` writes it"
+    )]
+    NotAHistory {
+        /// The file, or "the history".
+        file: String,
+        /// What is there instead.
+        found: String,
+    },
+    /// A later line is not an event.
+    #[error("{file}, line {line} is not an event of a history: {reason} (docs/history.md lists the events)")]
     Line {
         /// The file, or "the history".
         file: String,
         /// The line; the first is 1.
         line: u64,
         /// What is wrong with the line.
-        source: serde_json::Error,
+        reason: String,
     },
-    /// The first line is not `{"event":"history",..}`.
-    #[error(
-        "{file} does not begin with a line {{\"event\":\"history\",\"version\":1}}: it is not a history, or its beginning is missing"
-    )]
-    NoHeader {
+    /// The last line breaks off in its middle.
+    #[error("{file} was cut off: its last line, line {line}, breaks off in the middle")]
+    CutOff {
         /// The file, or "the history".
         file: String,
+        /// The line; the first is 1.
+        line: u64,
     },
 }
+
+/// What the first line of a history looks like.
+const HEADER: &str = r#"{"event":"history","version":2}"#;
 
 /// Reads one history and decides it.
 ///
@@ -76,7 +89,7 @@ pub fn check_files_with(mut checker: Checker, files: &[impl AsRef<Path>]) -> Res
 }
 
 fn feed_all(checker: &mut Checker, file: &str, mut history: impl BufRead) -> Result<(), ReadError> {
-    let (mut text, mut line, mut begun) = (Vec::new(), 0, false);
+    let (mut text, mut line, mut has_header) = (Vec::new(), 0, false);
     loop {
         text.clear();
         let read = history.read_until(b'\n', &mut text);
@@ -89,12 +102,41 @@ fn feed_all(checker: &mut Checker, file: &str, mut history: impl BufRead) -> Res
             continue;
         }
         let event = serde_json::from_slice(&text);
-        let event: Event = event.map_err(|source| ReadError::Line { file: file.to_owned(), line, source })?;
-        if !begun && !matches!(event, Event::History(_)) {
-            break;
+        if !has_header && !matches!(event, Ok(Event::History(_))) {
+            let found = format!("its line {line} is {}", excerpt(&text));
+            return Err(ReadError::NotAHistory { file: file.to_owned(), found });
         }
-        begun = true;
-        checker.feed(event);
+        has_header = true;
+        checker.feed(event.map_err(|error| not_an_event(file, line, &text, &error))?);
     }
-    if begun { Ok(()) } else { Err(ReadError::NoHeader { file: file.to_owned() }) }
+    if !has_header {
+        return Err(ReadError::NotAHistory { file: file.to_owned(), found: "it is empty".to_owned() });
+    }
+    checker.end_file();
+    Ok(())
+}
+
+fn not_an_event(file: &str, line: u64, text: &[u8], error: &serde_json::Error) -> ReadError {
+    let file = file.to_owned();
+    if error.is_eof() && !text.ends_with(b"\n") {
+        return ReadError::CutOff { file, line };
+    }
+    let reason = if error.is_data() {
+        // The position that serde_json appends is within the line, whose number it calls 1.
+        let words = error.to_string();
+        words.rsplit_once(" at line ").map_or(words.clone(), |(words, _)| words.to_owned())
+    } else {
+        format!("{} is not JSON", excerpt(text))
+    };
+    ReadError::Line { file, line, reason }
+}
+
+/// The beginning of a line, for a person.
+fn excerpt(text: &[u8]) -> String {
+    const LENGTH: usize = 40;
+    let text = String::from_utf8_lossy(text.trim_ascii());
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let begin: String = text.chars().take(LENGTH).map(plain).collect();
+    let rest = if text.chars().nth(LENGTH).is_some() { "..." } else { "" };
+    format!("`{begin}{rest}`")
 }

@@ -164,6 +164,19 @@ pub enum Violation {
         /// The start of the later grant.
         later_start_at_micros: i64,
     },
+    /// Grants were never released, in a history in which each must be.
+    NotReleased {
+        /// The bucket.
+        dimension: String,
+        /// How many of its grants have no release.
+        not_released: u64,
+        /// All its grants.
+        grants: u64,
+        /// The first grant without a release.
+        first_id: String,
+        /// When that grant was answered.
+        first_granted_at_micros: i64,
+    },
     /// The history itself makes no sense.
     History(HistoryFault),
 }
@@ -225,6 +238,11 @@ impl fmt::Display for Violation {
                 seconds(*later_start_at_micros),
                 seconds(*first_granted_at_micros),
                 seconds(*first_start_at_micros),
+            ),
+            Self::NotReleased { dimension, not_released, grants, first_id, first_granted_at_micros } => write!(
+                f,
+                "{dimension}: {not_released} of {grants} grants were never released; the first is {first_id}, granted at {}",
+                seconds(*first_granted_at_micros),
             ),
             Self::History(fault) => write!(f, "the history makes no sense: {fault}"),
         }

@@ -2,15 +2,16 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::event::{Event, Header};
+use crate::event::{End, Event, Header};
 
 /// Writes events, one JSON object a line, buffered.
 ///
-/// When dropped, the writer writes out what is buffered and ignores errors; [`finish`](Self::finish) returns
-/// them.
+/// A history is whole only after [`finish`](Self::finish). When dropped, the writer writes out what is buffered,
+/// without an end.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: BufWriter<W>,
+    events: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -19,7 +20,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn new(out: W, header: Header) -> io::Result<Self> {
-        let mut writer = Self { out: BufWriter::new(out) };
+        let mut writer = Self { out: BufWriter::new(out), events: 0 };
         writer.write(&Event::History(header))?;
         Ok(writer)
     }
@@ -30,6 +31,7 @@ impl<W: Write> Writer<W> {
     /// Those of the file.
     pub fn write(&mut self, event: &Event) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, event)?;
+        self.events += 1;
         self.out.write_all(b"\n")
     }
 
@@ -41,11 +43,12 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Writes out what is buffered, and returns the file.
+    /// Writes the end of the history and what is buffered, and returns the file.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn finish(self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
+        self.write(&Event::End(End { events: self.events }))?;
         self.out.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sluice_core::{COMMON, Debt, Dimension, Factor, ShareName};
-use sluice_table::{ConfigError, Settings, Variable, duration};
+use sluice_table::{ConfigError, Settings, Variable, duration, warn_of_misspelt_variables};
 use sluice_vendors::Vendors;
 
 use crate::config::admission_mode::AdmissionMode;
@@ -112,6 +112,7 @@ impl Config {
     }
 
     pub(crate) fn from_env() -> Result<Self, ConfigError> {
+        warn_of_misspelt_variables();
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 

@@ -12,22 +12,28 @@ use crate::table_clock::{SentAt, TableClock};
 #[derive(Clone, Debug)]
 pub(crate) struct DateReader {
     clock: Arc<TableClock>,
-    server: Arc<OnceLock<String>>,
+    /// Scheme, host and port that requests go to.
+    endpoint: Arc<OnceLock<String>>,
 }
 
 impl DateReader {
     pub(crate) fn new(clock: Arc<TableClock>) -> Self {
-        Self { clock, server: Arc::default() }
+        Self { clock, endpoint: Arc::default() }
     }
 
     /// The host that requests go to; `None` before the first request.
     pub(crate) fn server(&self) -> Option<&str> {
-        self.server.get().map(String::as_str)
+        self.endpoint.get().map(|endpoint| host(endpoint))
+    }
+
+    /// Scheme, host and port that requests go to, for messages.
+    pub(crate) fn endpoint(&self) -> &str {
+        self.endpoint.get().map_or("the endpoint", String::as_str)
     }
 
     /// Notes when `request` is sent: now.
     pub(crate) fn sent(&self, request: &HttpRequest) -> SentAt {
-        self.server.get_or_init(|| host(request.uri()).to_owned());
+        self.endpoint.get_or_init(|| endpoint(request.uri()).to_owned());
         self.clock.sent()
     }
 
@@ -45,6 +51,13 @@ impl DateReader {
 fn date_of(text: &str) -> Option<Timestamp> {
     let date = DateTime::from_str(text, DateTimeFormat::HttpDate).ok()?;
     Some(Timestamp::from_micros(date.secs().checked_mul(1_000_000)?))
+}
+
+/// A URL without its path.
+fn endpoint(url: &str) -> &str {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    let end = url[begin..].find(['/', '?']).map_or(url.len(), |at| begin + at);
+    &url[..end]
 }
 
 /// The host of a URL.
@@ -65,6 +78,13 @@ mod tests {
     fn a_host_is_told_without_its_port() {
         let hosts = ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com/", "http://[::1]:8000"];
         assert_eq!(hosts.map(host), ["127.0.0.1", "dynamodb.eu-central-1.amazonaws.com", "::1"]);
+    }
+
+    #[test]
+    fn an_endpoint_is_told_with_its_scheme_and_port() {
+        let urls = ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com", "http://[::1]:8000/?a=/"];
+        let endpoints = ["http://127.0.0.1:8000", "https://dynamodb.eu-central-1.amazonaws.com", "http://[::1]:8000"];
+        assert_eq!(urls.map(endpoint), endpoints);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod emf;
 #[cfg(feature = "aws-config")]
 mod http;
 pub mod metric;
+mod misspelt;
 mod operation;
 mod probe;
 mod requests;
@@ -32,6 +33,7 @@ pub use connect::{SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
 #[cfg(feature = "aws-config")]
 pub use credentials::{AwsCredentials, CredentialsSource};
+pub use misspelt::warn_of_misspelt_variables;
 pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
 pub use requests::clock_offset as publish_clock_offset;
 pub use retry::{Backoff, random_up_to};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_core::schema::{ENVIRONMENTS, table_name};
 
 use crate::clock::Clock;
+use crate::misspelt::warn_of_misspelt_variables;
 
 /// Why the settings cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,11 +93,12 @@ impl Settings {
         }
     }
 
-    /// The settings in the `SLUICE_*` variables of this process.
+    /// The settings in the `SLUICE_*` variables of this process. Logs a warning for each misspelt one.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
     pub fn from_env() -> Result<Self, ConfigError> {
+        warn_of_misspelt_variables();
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 

@@ -259,7 +259,8 @@ locals {
       missing     = "notBreaching"
     }
 
-    # Slots alone, of all callers, in any language and at any place: processes write what they refused into the load rows.
+    # Slots alone: processes write what they refused into the load rows, in any language and at any place, unless they leave healing to
+    # the reconciler.
     caller-refusals = {
       severity    = "warning"
       description = "For an hour callers have been refused slots, or shed requests, more often than the threshold in each quarter of an hour: more is asked for than the concurrency limits give. See on the dashboard and in `sluice watch` which bucket is full and who holds its slots, and let callers wait in a slot rather than ask again."

@@ -43,7 +43,7 @@ locals {
         metrics = [
           ["Sluice", "Refusals", "Environment", local.callers, { label = "Refused (callers that print it)" }],
           ["Sluice", "Shed", "Environment", local.callers, { label = "Shed (callers that print it)" }],
-          ["Sluice", "CallerRefusals", "Environment", local.env, { label = "Slots refused or shed (all callers, by the sweep)" }],
+          ["Sluice", "CallerRefusals", "Environment", local.env, { label = "Slots refused or shed (by the sweep)" }],
         ]
       },
       {

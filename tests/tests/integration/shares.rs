@@ -33,7 +33,10 @@ async fn apply(world: &World, split: &Split) -> Applied {
 
 /// A bucket of a hundred that hardly refills: fifty for search, twenty for batch, thirty for all others.
 async fn shared() -> World {
-    let world = World::new().await.lowered_without_a_bound();
+    split_in(World::new().await.lowered_without_a_bound()).await
+}
+
+async fn split_in(world: World) -> World {
     apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.5"), ("batch", "0.2")])).await;
     world
 }
@@ -368,7 +371,7 @@ async fn names_that_a_bucket_lacks_share_one_lane() {
 /// DynamoDB takes no key twice in a batch.
 #[tokio::test(start_paused = true)]
 async fn gauges_read_the_row_of_a_shared_bucket_once() {
-    let world = shared().await;
+    let world = split_in(World::embedded().await).await;
     let client = world.client();
     for share in ["search", "batch", "common"] {
         take(&client, of(share)).await.release().await.unwrap();

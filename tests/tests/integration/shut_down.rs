@@ -15,6 +15,7 @@ const TPM: &str = "openai#tpm";
 const SLOTS: &str = "openai#concurrent";
 /// Longer than any call here takes. The test hangs without it, and says nothing.
 const HANGS: Duration = Duration::from_secs(20);
+const CALLER_SLEEPS: Duration = Duration::from_millis(200);
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -26,6 +27,9 @@ fn shut_down_under<T: Send + 'static>(gate: &Gate, call: impl Future<Output = T>
     let handle = runtime.handle().clone();
     std::thread::spawn(move || answer.send(handle.block_on(call)));
     runtime.block_on(gate.reached());
+    // The request may be on its way before its caller sleeps, and a timer of tokio that is polled while its runtime is
+    // shut down panics.
+    std::thread::sleep(CALLER_SLEEPS);
     runtime.shutdown_background();
     answered.recv_timeout(HANGS).expect("the call returns")
 }

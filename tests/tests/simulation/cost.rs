@@ -43,9 +43,6 @@ const FOR_A_FAULT: u64 = 6;
 /// What a fault left in doubt may be given back so much later, by a task of its own.
 const GIVEN_BACK_LATER: Micros = 10_000_000;
 
-/// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
-const LOOKS_A_SECOND: u64 = 30;
-
 /// A process that is refused scans the table, page by page, every 8 s.
 const HEALS_A_MINUTE: u64 = 9;
 
@@ -68,10 +65,17 @@ struct Bound {
     reads: u64,
     writes: u64,
     transactions: u64,
+    /// Writes and transactions together, without those that were answered with an error.
+    applied: u64,
 }
 
 const fn bound(name: &'static str, reads: u64, writes: u64, transactions: u64) -> Bound {
-    Bound { name, reads, writes, transactions }
+    Bound { name, reads, writes, transactions, applied: writes + transactions }
+}
+
+/// An operation that applies one write or one transaction.
+const fn one_of_both(name: &'static str, reads: u64) -> Bound {
+    Bound { name, reads, writes: 1, transactions: 1, applied: 1 }
 }
 
 const UNKNOWN: Bound = bound("cost: acquire of a bucket that was never met", 1, 1, 0);
@@ -81,8 +85,8 @@ const KEPT: Bound = bound("cost: release of tokens", 0, 0, 0);
 const SETTLED: Bound = bound("cost: settle of a call that used less", 0, 1, 0);
 /// A transaction does not show the row: it is read once a minute, so that a changed limit is heard of.
 /// Where another writer is met, the slot is taken with an inline lease.
-const ROW_TAKEN: Bound = bound("cost: slot with a lease row", 1, 1, 1);
-const ROW_GIVEN_BACK: Bound = bound("cost: release of a slot with a lease row", 0, 1, 1);
+const ROW_TAKEN: Bound = one_of_both("cost: slot with a lease row", 1);
+const ROW_GIVEN_BACK: Bound = one_of_both("cost: release of a slot with a lease row", 0);
 const INLINE_TAKEN: Bound = bound("cost: slot with an inline lease", 0, 1, 0);
 const INLINE_GIVEN_BACK: Bound = bound("cost: release of a slot with an inline lease", 0, 1, 0);
 const RENEWED: Bound = bound("cost: renewal", 0, 1, 0);
@@ -160,12 +164,14 @@ impl Frugal {
     /// Counts what one operation of a process sends.
     async fn counted<T>(&self, process: &Process, bound: Bound, operation: impl Future<Output = T>) -> T {
         let (before, units) = (process.tally.so_far(), process.dynamo.meter().total());
+        let failed = process.dynamo.meter().failed_writes();
         let (began, began_at) = (Instant::now(), self.universe.time());
         let output = operation.await;
         // A reply that took longer than 2.98 s by all clocks does not tell the time: that costs a read, and another if it happens again.
         let took = self.universe.time() - began_at;
         let has_jumped = took > Micros::try_from(began.elapsed().as_micros()).unwrap();
-        let bound = Bound { reads: bound.reads + 2 * u64::from(has_jumped), ..bound };
+        let failed = process.dynamo.meter().failed_writes() - failed;
+        let bound = Bound { reads: bound.reads + 2 * u64::from(has_jumped), applied: bound.applied + failed, ..bound };
         self.judge(process, &before, bound);
         self.judge_units(process, &before, (units, bound));
         output
@@ -181,7 +187,12 @@ impl Frugal {
         let is_exact = if faults == 0 { "cost: judged exactly" } else { "cost: judged with its faults" };
         self.universe.count(is_exact);
         self.universe.count(bound.name);
-        if reads > bound.reads + more || writes > bound.writes + more || transactions > bound.transactions + more {
+        let is_more = |sent: u64, most: u64| sent > most + more;
+        if is_more(reads, bound.reads)
+            || is_more(writes, bound.writes)
+            || is_more(transactions, bound.transactions)
+            || is_more(writes + transactions, bound.applied)
+        {
             self.universe.violated(format!("{}: {bound:?}, and with {faults} faults it sent {sent:?}", process.name));
         }
     }
@@ -250,7 +261,7 @@ impl Frugal {
         };
         drop(tokio::join!(slot, asks));
         let seconds = began.elapsed().as_secs() + 1;
-        let waited = bound(WAITED, 10 + seconds * LOOKS_A_SECOND, 2 + seconds, seconds + 2);
+        let waited = bound(WAITED, 10 + looks(seconds), 2 + seconds, seconds + 2);
         self.judge(&waits, &waits_before, waited);
         self.judge_units(&waits, &waits_before, (waits_units, waited));
         let heals_now = 1 + (seconds * HEALS_A_MINUTE).div_ceil(60);
@@ -266,6 +277,14 @@ impl Frugal {
         self.judge_units(&heals, &heals_before, (heals_units, healed));
         let _ = grant.release().await;
     }
+}
+
+/// Reads of a process in line whose turn is next, while nobody is served: a hundredth of the time that it has waited lies
+/// between two, from 5 to 50 ms, and pauses are random by a fifth.
+fn looks(seconds: u64) -> u64 {
+    let fastest = 100;
+    let slower: u64 = (1..=seconds.min(5)).map(|second| 200 / (2 * second - 1)).sum();
+    (fastest + slower + 20 * seconds.saturating_sub(5)) * 5 / 4
 }
 
 /// A grant that is dropped is given back by a task of its own, beside what is counted next.

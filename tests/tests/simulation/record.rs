@@ -152,6 +152,7 @@ impl Record {
             at_micros: micros(now),
             booked: true,
             share: share.map(str::to_owned),
+            error: None,
         }));
     }
 
@@ -211,6 +212,7 @@ impl Record {
             at_micros: micros(now),
             booked: true,
             share: None,
+            error: None,
         }));
     }
 

@@ -17,8 +17,6 @@ import (
 	"sluice"
 )
 
-const callers = 4
-
 func main() {
 	if err := run(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,6 +35,14 @@ func run(history, seconds string) error {
 	for name := range wants {
 		names = append(names, name)
 	}
+	callers := 4
+	if text := os.Getenv("WORKERS"); text != "" {
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		callers = number
+	}
 	length, err := strconv.ParseFloat(seconds, 64)
 	if err != nil {
 		return err
@@ -51,12 +57,18 @@ func run(history, seconds string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := fmt.Fprintln(file, os.Getenv("HISTORY_HEADER")); err != nil {
+		return err
+	}
 	var lock sync.Mutex
+	written := 1
 	lines := json.NewEncoder(file)
 	write := func(of event) {
 		lock.Lock()
 		defer lock.Unlock()
+		// A line that is missing is found by the count of the last.
 		_ = lines.Encode(of)
+		written++
 	}
 	until := time.Now().Add(time.Duration(length * float64(time.Second)))
 	errs := make(chan error, callers)
@@ -68,6 +80,7 @@ func run(history, seconds string) error {
 			return err
 		}
 	}
+	write(event{"event": "end", "events": written})
 	_, err = client.Close(ctx)
 	return err
 }
@@ -80,6 +93,9 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 		asked := time.Now().UnixMicro()
 		grant, retry, err := client.Acquire(ctx, sluice.On(dimension).Cost(dimension, cost))
 		if errors.Is(err, sluice.ErrStore) {
+			of := refused(dimension, asked)
+			of["error"] = err.Error()
+			write(of)
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -87,6 +103,7 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 			return err
 		}
 		if retry != nil {
+			write(refused(dimension, asked))
 			time.Sleep(min(retry.Wait, 200*time.Millisecond))
 			continue
 		}
@@ -108,4 +125,12 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 		}
 	}
 	return nil
+}
+
+// A request that was granted nothing.
+func refused(dimension string, asked int64) event {
+	return event{
+		"event": "refused", "process": fmt.Sprintf("go-%d", os.Getpid()), "dimensions": []string{dimension},
+		"asked_at_micros": asked, "at_micros": time.Now().UnixMicro(), "booked": false,
+	}
 }

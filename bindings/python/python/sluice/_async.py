@@ -12,6 +12,7 @@ from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from typing_extensions import Self
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         RetryIn,
         Seconds,
         Settled,
+        Share,
         Shed,
         StaleReport,
         SweepReport,
@@ -272,9 +274,12 @@ class AsyncReservationTracker(BaseTracker):
 class AsyncOps(BaseOps):
     """What operators do with a table; for tests and scripts."""
 
-    async def apply_limit(self, dimension: str, limit: Limit) -> Applied:
-        """Gives a bucket this limit: creates it, full, or changes the limit and keeps the level."""
-        return await self._native.apply_limit(dimension, limit)
+    async def apply_limit(
+        self, dimension: str, limit: Limit, *, shares: Mapping[str, float | Share] | None = None
+    ) -> Applied:
+        """Gives a bucket this limit: creates it, full, or changes the limit and keeps the level. With `shares`, it has
+        these and no others; a share is its part, or a `Share`. Without, those that it has stay."""
+        return await self._native.apply_limit(dimension, limit, None if shares is None else dict(shares))
 
     async def bucket(self, dimension: str) -> Bucket | None:
         return await self._native.bucket(dimension)

@@ -12,6 +12,7 @@ from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from typing_extensions import Self
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         RetryIn,
         Seconds,
         Settled,
+        Share,
         Shed,
         StaleReport,
         SweepReport,
@@ -270,9 +272,12 @@ class ReservationTracker(BaseTracker):
 class Ops(BaseOps):
     """What operators do with a table; for tests and scripts."""
 
-    def apply_limit(self, dimension: str, limit: Limit) -> Applied:
-        """Gives a bucket this limit: creates it, full, or changes the limit and keeps the level."""
-        return self._native.apply_limit(dimension, limit).wait()
+    def apply_limit(
+        self, dimension: str, limit: Limit, *, shares: Mapping[str, float | Share] | None = None
+    ) -> Applied:
+        """Gives a bucket this limit: creates it, full, or changes the limit and keeps the level. With `shares`, it has
+        these and no others; a share is its part, or a `Share`. Without, those that it has stay."""
+        return self._native.apply_limit(dimension, limit, None if shares is None else dict(shares)).wait()
 
     def bucket(self, dimension: str) -> Bucket | None:
         return self._native.bucket(dimension).wait()

@@ -196,6 +196,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What a product is guaranteed of a bucket."""
+
+    part: float
+    """The part of the bucket's capacity and refill rate, above 0 and below 1."""
+    floor: float | None = None
+    """What others leave there when they borrow, in tokens; by default a quarter, and at least one call."""
+    background: bool = False
+    """For work that can wait: the last to borrow."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bucket:
     """A bucket as it was read."""
 

@@ -1,28 +1,33 @@
-//! The TOML file that declares buckets. An invalid entry is reported with file, line, value and what is
-//! accepted, before anything is applied.
+//! The TOML file that declares buckets. Every fault is reported at once, in the order of the file, with line, value
+//! and what is accepted, before anything is applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
-use serde::Deserialize;
 use sluice_core::{Amount, Cost, Dimension, OnLowerLimit, Split};
-use toml::{Spanned, Value};
+use toml::de::{DeTable, DeValue};
 
 use crate::failure::Failure;
 
 // The fuzzer takes this file by its path, and looks beside it.
 #[path = "file/counted.rs"]
 pub(super) mod counted;
+#[path = "file/declared.rs"]
+mod declared;
 #[path = "file/floor.rs"]
 mod floor;
 #[path = "file/limit.rs"]
 mod limit;
+#[path = "file/place.rs"]
+mod place;
 #[cfg(test)]
 mod properties;
 #[path = "file/shares.rs"]
 mod shares;
+
+use declared::Declared;
+use place::{Faulty, Field, Place};
 
 /// Buckets that are declared and checked.
 #[derive(Debug)]
@@ -34,50 +39,6 @@ pub(crate) struct BucketsFile {
     lines: BTreeMap<Dimension, usize>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    #[serde(default)]
-    bucket: Vec<Spanned<Declared>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Declared {
-    dimension: Spanned<String>,
-    #[serde(rename = "type")]
-    limit_type: Spanned<String>,
-    capacity: Option<Spanned<Value>>,
-    limit: Option<Spanned<Value>>,
-    window: Option<Spanned<String>>,
-    refill_rate: Option<Spanned<Value>>,
-    counts: Option<Spanned<String>>,
-    arrival_jitter: Option<Spanned<String>>,
-    cost_per_call: Option<Spanned<Value>>,
-    #[serde(default)]
-    adopt_lower_limit: bool,
-    adopt_at_least: Option<Spanned<Value>>,
-    #[serde(default)]
-    shares: BTreeMap<Spanned<String>, Spanned<Value>>,
-}
-
-/// The file, for messages with a line number.
-struct Place<'a> {
-    name: &'a str,
-    text: &'a str,
-}
-
-impl Place<'_> {
-    fn line(&self, at: usize) -> usize {
-        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
-    }
-
-    fn fault<T: fmt::Display>(&self, at: &Spanned<T>, field: &str, reason: impl fmt::Display) -> Failure {
-        let line = self.line(at.span().start);
-        Failure::new(format!("{}:{line}: {field} = {}: {reason}", self.name, at.as_ref()))
-    }
-}
-
 impl BucketsFile {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
@@ -86,38 +47,40 @@ impl BucketsFile {
     }
 
     pub(crate) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
-        let place = Place { name, text };
-        let document: Document = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| place.line(span.start));
-            Failure::new(format!("{name}:{line}: {}", error.message()))
-        })?;
-        if document.bucket.is_empty() {
-            return Err(Failure::new(format!("{name}: it declares no bucket; a bucket begins with [[bucket]]")));
+        let place = Place::new(name, text);
+        let (document, errors) = DeTable::parse_recoverable(text);
+        errors.iter().for_each(|error| place.note_syntax(error));
+        let mut file =
+            Self { name: name.to_owned(), limits: Vec::new(), adopting: BTreeMap::new(), lines: BTreeMap::new() };
+        for (at, bucket) in tables(&place, document.get_ref()) {
+            // A fault is noted; the other buckets are read all the same.
+            let Ok(declared) = Declared::read(&place, bucket, at) else { continue };
+            let _: Result<(), Faulty> = file.add(&place, &declared);
         }
-        let (mut limits, mut adopting) = (Vec::new(), BTreeMap::new());
-        let mut lines = BTreeMap::new();
-        for declared in document.bucket {
-            let declared = declared.into_inner();
-            let written = &declared.dimension;
-            let dimension = Dimension::new(written.as_ref());
-            let dimension = dimension.map_err(|error| {
-                place.fault(
-                    written,
-                    "dimension",
-                    format!("{}; use the form vendor#metric or vendor#model#metric", error.reason),
-                )
-            })?;
-            let line = place.line(written.span().start);
-            if let Some(first) = lines.insert(dimension.clone(), line) {
-                return Err(place.fault(written, "dimension", format!("declared twice, first in line {first}")));
+        match place.failure() {
+            Some(failure) => Err(failure),
+            None if file.limits.is_empty() => {
+                Err(Failure::new(format!("{name}: it declares no bucket; a bucket begins with [[bucket]]")))
             }
-            let limit = limit::limit(&place, &declared)?;
-            if let Some(at_least) = floor::floor(&place, &declared, &limit)? {
-                adopting.insert(dimension.clone(), at_least);
-            }
-            limits.push((dimension, shares::split(&place, &declared, limit)?));
+            None => Ok(file),
         }
-        Ok(Self { name: name.to_owned(), limits, adopting, lines })
+    }
+
+    fn add(&mut self, place: &Place<'_>, declared: &Declared) -> Result<(), Faulty> {
+        if !place.is_toml() {
+            return Ok(());
+        }
+        let dimension = &declared.dimension;
+        if let Some(first) = self.lines.get(&dimension.value) {
+            return Err(place.fault(dimension, format_args!("declared twice, first in line {first}")));
+        }
+        self.lines.insert(dimension.value.clone(), place.line_of(dimension));
+        let limit = limit::limit(place, declared)?;
+        if let Some(at_least) = floor::floor(place, declared, &limit)? {
+            self.adopting.insert(dimension.value.clone(), at_least);
+        }
+        self.limits.push((dimension.value.clone(), shares::split(place, declared, limit)?));
+        Ok(())
     }
 
     /// What the bucket does if its vendor reports a lower limit.
@@ -134,55 +97,50 @@ impl BucketsFile {
     }
 }
 
-const WINDOW: &str = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
-
-/// Reads a window. To humantime `M` is a month; somebody who writes `1M` means a minute, so it is not accepted.
-fn span(window: &str) -> Option<Duration> {
-    humantime::parse_duration(window).ok().filter(|_| !window.contains('M'))
+/// The tables of all buckets, each with where it begins. What else the file has is noted as a fault.
+fn tables<'a>(place: &Place<'_>, document: &'a DeTable<'a>) -> Vec<(usize, &'a DeTable<'a>)> {
+    let mut tables = Vec::new();
+    for (key, value) in document {
+        let (at, name) = (key.span().start, key.get_ref());
+        let fault = match (name.as_ref(), value.get_ref()) {
+            ("bucket", DeValue::Array(buckets)) => {
+                for bucket in buckets {
+                    let at = bucket.span().start;
+                    match bucket.get_ref() {
+                        DeValue::Table(table) => tables.push((at, table)),
+                        _ => _ = place.note(at, "write [[bucket]], and below it a line for each field"),
+                    }
+                }
+                continue;
+            }
+            ("bucket", DeValue::Table(_)) => "write [[bucket]], with two brackets on each side".to_owned(),
+            (_, DeValue::Table(_) | DeValue::Array(_)) => {
+                format!("{name} is nothing that a file of limits has: a bucket begins with [[bucket]]")
+            }
+            _ => format!("{name} is in no bucket: write [[bucket]] in a line above it"),
+        };
+        place.note(at, fault);
+    }
+    tables
 }
 
 /// Fails if the bucket (`written`) has no room for one call.
 fn check_cost(
     place: &Place<'_>,
     declared: &Declared,
-    (field, written): (&str, &Spanned<Value>),
+    written: &Field<Amount>,
     capacity: Amount,
     cost: Cost,
-) -> Result<(), Failure> {
+) -> Result<(), Faulty> {
     if cost.amount() <= capacity {
         return Ok(());
     }
     Err(match &declared.cost_per_call {
         Some(cost) => {
-            let reason = format!("it is above the capacity {capacity}, so no call could ever be granted");
-            place.fault(cost, "cost_per_call", reason)
+            place.fault(cost, format_args!("it is above the capacity {capacity}, so no call could ever be granted"))
         }
-        None => {
-            place.fault(written, field, "it has no room for one call, which takes 1: state a cost_per_call below it")
-        }
+        None => place.fault(written, "it has no room for one call, which takes 1: state a cost_per_call below it"),
     })
-}
-
-/// Reads a number above 0.
-fn amount(place: &Place<'_>, written: &Spanned<Value>, field: &str) -> Result<Amount, Failure> {
-    let takes = "a number above 0";
-    let amount: Amount = number(place, written, field, takes)?;
-    if amount > Amount::ZERO { Ok(amount) } else { Err(place.fault(written, field, format!("it must be {takes}"))) }
-}
-
-/// Reads an integer or a float from its text, so that no digit is lost.
-fn number<T: std::str::FromStr>(
-    place: &Place<'_>,
-    written: &Spanned<Value>,
-    field: &str,
-    takes: &str,
-) -> Result<T, Failure> {
-    let text = match written.as_ref() {
-        Value::Integer(number) => number.to_string(),
-        Value::Float(number) => number.to_string(),
-        _ => return Err(place.fault(written, field, format!("it must be {takes}"))),
-    };
-    text.parse().map_err(|_| place.fault(written, field, format!("it must be {takes}")))
 }
 
 #[cfg(test)]
@@ -217,10 +175,10 @@ mod tests {
     const FAULTS: [(&str, &str, &str); 17] = [
         (
             "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
-            "limits.toml:2: dimension = lease#x",
+            "limits.toml:2: dimension = \"lease#x\"",
             "reserved",
         ),
-        ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = request", "\"requests\""),
+        ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = \"request\"", "\"requests\""),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"",
             "limits.toml:4: capacity = -5",
@@ -238,12 +196,12 @@ mod tests {
         ),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"",
-            "limits.toml:5: window = 0s",
+            "limits.toml:5: window = \"0s\"",
             "above 0",
         ),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1M\"",
-            "limits.toml:5: window = 1M",
+            "limits.toml:5: window = \"1M\"",
             "\"1m\" (a minute)",
         ),
         (
@@ -253,13 +211,17 @@ mod tests {
         ),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1m\"\nrefill_rate = 1",
-            "limits.toml:5: window = 1m",
+            "limits.toml:5: window = \"1m\"",
             "not both",
         ),
-        ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5", "limits.toml:2: dimension = a#b", "window = \"1m\""),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5",
+            "limits.toml:2: dimension = \"a#b\"",
+            "window = \"1m\"",
+        ),
         (
             "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\nwindow = \"1m\"",
-            "limits.toml:5: window = 1m",
+            "limits.toml:5: window = \"1m\"",
             "no window",
         ),
         ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5", "limits.toml:4: capacity = 2.5", "whole number"),
@@ -269,8 +231,8 @@ mod tests {
             "capacity 2",
         ),
         ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost = 3", "limits.toml:5:", "cost"),
-        ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:2: dimension = a#b", "no capacity"),
-        ("dimension = \"a#b\"\ntype = \"requests\"", "limits.toml:2: dimension = a#b", "no capacity"),
+        ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:2: dimension = \"a#b\"", "no capacity"),
+        ("dimension = \"a#b\"\ntype = \"requests\"", "limits.toml:2: dimension = \"a#b\"", "no capacity"),
         (
             "dimension = \"a#b\"\ntype = \"tokens\"\ncapacity = 0.5\nwindow = \"1m\"",
             "limits.toml:4: capacity = 0.5",
@@ -287,7 +249,75 @@ mod tests {
         assert!(fault("").contains("no bucket"));
         let one = "[[bucket]]\ndimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\n";
         assert!(
-            fault(&format!("{one}{one}")).contains("limits.toml:6: dimension = a#b: declared twice, first in line 2")
+            fault(&format!("{one}{one}"))
+                .contains("limits.toml:6: dimension = \"a#b\": declared twice, first in line 2")
         );
+    }
+
+    /// A file with a mistake in nearly every line, each of which once took a run of its own.
+    #[test]
+    fn all_faults_are_told_at_once_in_the_order_of_the_file() {
+        let text = r#"window = "1m"
+
+[[bucket]]
+dimension = "openai"
+type = "request"
+capacity = "9"
+windw = "1m"
+
+[[bucket]]
+type = "concurrent"
+capacity = 2.5
+window = "1m"
+
+[[bucket]]
+dimension = "acme#rpm"
+type = "requests"
+capacity = 0.5
+window = "60 parsecs"
+
+[[buckets]]
+dimension = "acme#tpm"
+
+[[bucket]]
+dimension = "acme#tpm"
+type = "tokens"
+capacity = 5
+"#;
+        let said = fault(text);
+        let places: Vec<_> = said.lines().map(|line| line.split(':').nth(1).unwrap()).collect();
+        assert_eq!(places, ["1", "4", "5", "6", "7", "9", "18", "20", "24"], "{said}");
+        for part in [
+            "1: window is in no bucket: write [[bucket]]",
+            "4: dimension = \"openai\": ",
+            "6: capacity = \"9\": it must be a number above 0",
+            "7: windw: a bucket has no such field; it has dimension, type, capacity, limit, window",
+            "9: this bucket has no dimension: add dimension = \"openai#rpm\"",
+            "18: window = \"60 parsecs\": it must be a time above 0, as in \"60s\"",
+            "20: buckets is nothing that a file of limits has: a bucket begins with [[bucket]]",
+        ] {
+            assert!(said.contains(part), "{part}\n-> {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_as_it_should_be_written() {
+        let text =
+            "[[bucket]]\ndimension = openai#rpm\ntype = requests\ncapacity = 5\nwindow = 60s\nrefill_rate = -1\n";
+        let said = fault(text);
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "limits.toml:2: dimension = openai#rpm: write it in quotes: dimension = \"openai#rpm\"",
+                "limits.toml:3: type = requests: write it in quotes: type = \"requests\"",
+                "limits.toml:5: window = 60s: write it in quotes: window = \"60s\"",
+                "limits.toml:6: refill_rate = -1: it must be a number of tokens a second, above 0",
+            ]
+        );
+        assert!(
+            fault("[bucket]\ndimension = \"a#b\"").starts_with("limits.toml:1: write [[bucket]], with two brackets")
+        );
+        assert!(fault("bucket = 5").starts_with("limits.toml:1: bucket is in no bucket"));
     }
 }

@@ -47,6 +47,47 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A vendor that is known, for `sluice init`.
+#[derive(Debug)]
+pub(crate) struct KnownVendor(Box<Profile>);
+
+impl KnownVendor {
+    /// The vendor of this name.
+    pub(crate) fn named(name: &str) -> Result<Self, Failure> {
+        let vendors = vendors(&std::env::var("SLUICE_VENDORS").unwrap_or_default())?;
+        vendor(&vendors, name).map(|profile| Self(Box::new(profile.clone())))
+    }
+
+    /// The names of all.
+    pub(crate) fn names() -> Result<Vec<String>, Failure> {
+        let vendors = vendors(&std::env::var("SLUICE_VENDORS").unwrap_or_default())?;
+        let mut names: Vec<_> = vendors.all().map(|profile| profile.vendor.clone()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The name, as buckets have it in their first part.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.vendor
+    }
+
+    /// The tiers in which the vendor has other limits.
+    pub(crate) fn tiers(&self) -> Vec<&str> {
+        choice::tiers(&self.0)
+    }
+
+    /// The file of limits of a tier and of models; all models, if none is named.
+    pub(crate) fn limits(&self, tier: Option<&str>, models: &[String]) -> Result<String, Failure> {
+        let options = Options {
+            vendor: self.name().to_owned(),
+            tier: tier.map(str::to_owned),
+            models: models.to_owned(),
+            out: None,
+        };
+        file_of(&self.0, &options)
+    }
+}
+
 /// The vendors that are known: those of this program, and those of the profiles in `files`.
 fn vendors(files: &str) -> Result<Vendors, Failure> {
     let mut files = files.split(',').map(str::trim).filter(|file| !file.is_empty());
@@ -83,7 +124,7 @@ fn vendor<'a>(vendors: &'a Vendors, name: &str) -> Result<&'a Profile, Failure> 
 }
 
 /// Limits that somebody has edited are not overwritten.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::new(format!(

@@ -8,7 +8,7 @@ use sluice_sdk::reactions::Refilled;
 
 use crate::connect::client;
 use crate::failure::Failure;
-use crate::output::{self, short};
+use crate::output::{self, Decimal, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -30,8 +30,8 @@ fn level(text: &str) -> Result<Amount, String> {
 #[derive(Debug, Serialize)]
 struct RefillLine {
     dimension: String,
-    from: String,
-    level: String,
+    from: Decimal,
+    level: Decimal,
 }
 
 /// How the new level is printed.
@@ -53,7 +53,7 @@ pub(crate) async fn refill(client: &Client, name: &str, to: Option<Amount>, form
         Refilled::Already(level) => (level, level),
         _ => return Ok(()),
     };
-    let (from, level) = (from.to_string(), level.to_string());
+    let (from, level) = (Decimal::of(from), Decimal::of(level));
     if format == Format::Json {
         return output::json(&RefillLine { dimension: name.to_owned(), from, level });
     }

@@ -8,16 +8,19 @@ use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, Timestamp};
 use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
 use crate::failure::Failure;
-use crate::output::{self, Align, Unreadable, short};
+use crate::output::{self, Align, Decimal, Unreadable, short};
 
 pub(super) async fn list(client: &Client, json: bool) -> Result<(), Failure> {
-    let (mut lines, mut faults) = (Vec::new(), Vec::new());
+    let (mut lines, mut cool_downs, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     let rows = client.ops().buckets().await?;
     // Read after the replies, which contain the table's time.
     let now = client.now();
     for BucketRow { key, bucket, .. } in rows {
         match bucket {
-            Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
+            Ok(bucket) => {
+                cool_downs.push(cool_down(&bucket, now));
+                lines.push(BucketLine::new(&bucket, now));
+            }
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
     }
@@ -27,9 +30,18 @@ pub(super) async fn list(client: &Client, json: bool) -> Result<(), Failure> {
     if lines.is_empty() && faults.is_empty() {
         println!("table {} has no buckets; declare buckets with `sluice buckets apply FILE`", client.table());
     } else {
-        let row = |line: BucketLine| {
+        let row = |(line, cool_down): (BucketLine, &'static str)| {
             let LimitLine { limit_type, capacity, refill_rate, cost_per_call } = line.limit;
-            [line.dimension, limit_type.into(), short(&line.level), capacity, short(&refill_rate), cost_per_call]
+            let (capacity, cost) = (capacity.to_string(), cost_per_call.to_string());
+            [
+                line.dimension,
+                limit_type.into(),
+                short(&line.level),
+                capacity,
+                short(&refill_rate),
+                cost,
+                cool_down.into(),
+            ]
         };
         use Align::{Left, Right};
         let columns = [
@@ -39,11 +51,18 @@ pub(super) async fn list(client: &Client, json: bool) -> Result<(), Failure> {
             ("CAPACITY", Right),
             ("REFILL/S", Right),
             ("COST", Right),
+            // A remark, of a bucket that grants nothing whatever its level.
+            ("", Left),
         ];
-        output::table(columns, lines.into_iter().map(row).collect());
+        output::table(columns, lines.into_iter().zip(cool_downs).map(row).collect());
     }
     output::print_unreadable(&faults);
     Ok(())
+}
+
+/// For how long, `show` says.
+fn cool_down(bucket: &Bucket, now: Timestamp) -> &'static str {
+    if bucket.blocked_until().is_some_and(|until| until > now) { "cooling down" } else { "" }
 }
 
 pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
@@ -89,19 +108,19 @@ struct BucketLine {
     dimension: String,
     #[serde(flatten)]
     limit: LimitLine,
-    level: String,
-    tokens: String,
-    last_refill_at: String,
+    level: Decimal,
+    tokens: Decimal,
+    last_refill_at: Decimal,
     version: i64,
     /// Each share, and the part that no share has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<ShareLevel>,
-    blocked_until: Option<String>,
-    drift: Option<String>,
-    vendor_limit: Option<String>,
+    blocked_until: Option<Decimal>,
+    drift: Option<Decimal>,
+    vendor_limit: Option<Decimal>,
     adopt_lower_limit: bool,
     /// A minute, or at once.
-    adopt_at_least: Option<String>,
+    adopt_at_least: Option<Decimal>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     used_by: Option<UsedBy>,
 }
@@ -112,16 +131,16 @@ impl BucketLine {
             dimension: bucket.dimension().to_string(),
             limit: LimitLine::new(&bucket.whole_limit()),
             // Free slots as stored, even if there are more than the capacity: the reader should see that.
-            level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.whole_level(now) }.to_string(),
-            tokens: bucket.tokens().to_string(),
-            last_refill_at: bucket.anchor().to_string(),
+            level: Decimal::of(if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.whole_level(now) }),
+            tokens: Decimal::of(bucket.tokens()),
+            last_refill_at: Decimal::of(bucket.anchor()),
             version: bucket.version(),
             shares: ShareLevel::all(bucket, now),
-            blocked_until: bucket.blocked_until().map(|at| at.to_string()),
-            drift: bucket.noted_drift().map(|slots| slots.to_string()),
-            vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
+            blocked_until: bucket.blocked_until().map(Decimal::of),
+            drift: bucket.noted_drift().map(Decimal::of),
+            vendor_limit: bucket.vendor_limit().map(|limit| Decimal::of(limit.limit)),
             adopt_lower_limit: bucket.adopts_limit(),
-            adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
+            adopt_at_least: bucket.adopts_limit().then(|| Decimal::of(bucket.adopt_at_least())),
             used_by: None,
         }
     }
@@ -131,11 +150,11 @@ impl BucketLine {
 #[derive(Debug, Serialize)]
 struct ShareLevel {
     share: String,
-    level: String,
-    capacity: String,
-    refill_rate: String,
+    level: Decimal,
+    capacity: Decimal,
+    refill_rate: Decimal,
     /// What others leave when they borrow.
-    lends_above: String,
+    lends_above: Decimal,
     background: bool,
 }
 
@@ -154,10 +173,10 @@ impl ShareLevel {
     fn new(line: &Bucket, now: Timestamp) -> Self {
         Self {
             share: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
-            level: line.level(now).to_string(),
-            capacity: line.limit().capacity().to_string(),
-            refill_rate: line.limit().refill_rate().to_string(),
-            lends_above: line.lends_above().to_string(),
+            level: Decimal::of(line.level(now)),
+            capacity: Decimal::of(line.limit().capacity()),
+            refill_rate: Decimal::of(line.limit().refill_rate()),
+            lends_above: Decimal::of(line.lends_above()),
             background: line.is_background(),
         }
     }

@@ -3,14 +3,14 @@
 use serde::Serialize;
 use sluice_sdk::core::{Amount, Limit, Load, Timestamp};
 
-use crate::output::{self, short};
+use crate::output::{self, Decimal, short};
 
 /// The callers of a bucket, those that used most first.
 #[derive(Debug, Serialize)]
 pub(super) struct UsedBy {
     used_by: Vec<Caller>,
     /// Since when; absent if nobody noted a use.
-    used_since: Option<String>,
+    used_since: Option<Decimal>,
     #[serde(skip)]
     since: Timestamp,
     #[serde(skip)]
@@ -21,7 +21,7 @@ pub(super) struct UsedBy {
 struct Caller {
     caller: String,
     /// Tokens; slots times seconds, of a concurrency bucket.
-    used: String,
+    used: Decimal,
     /// Of what all callers used, in percent.
     percent: i64,
 }
@@ -33,11 +33,11 @@ impl UsedBy {
         let percent = |used: Amount| i128::from(used.micros()) * 100 / i128::from(all.micros().max(1));
         let caller = |one: &sluice_sdk::core::CallerUse| Caller {
             caller: one.caller.clone(),
-            used: one.used.to_string(),
+            used: Decimal::of(one.used),
             percent: i64::try_from(percent(one.used)).unwrap_or_default(),
         };
         let used_by: Vec<Caller> = uses.callers.iter().map(caller).collect();
-        let used_since = (!used_by.is_empty()).then(|| uses.since.to_string());
+        let used_since = (!used_by.is_empty()).then(|| Decimal::of(uses.since));
         let unit = if limit.is_concurrent() { "slots x seconds" } else { limit.limit_type().as_str() };
         Self { used_by, used_since, since: uses.since, unit }
     }

@@ -148,7 +148,10 @@ fn forecast(bucket: &BucketView, seen: &Use, question: &Question) -> BucketForec
     let ends = |now: f64| (then(few, now).min(then(many, now)), then(few, now).max(then(many, now)));
     let known = ends(now);
     let (least, most) = (known.0, ends(now_most).1);
-    let outcome = outcome(least, most, limit);
+    let outcome = match outcome(least, most, limit) {
+        Outcome::Fits if has_no_free_slot(bucket) => Outcome::Tight,
+        outcome => outcome,
+    };
     let verdict = if outcome == Outcome::Unknown && known.1 <= limit {
         // The known use fits, but more may have been used than is known.
         format!("fits by what is known, at least {} used", percent(least, limit))
@@ -167,6 +170,11 @@ fn forecast(bucket: &BucketView, seen: &Use, question: &Question) -> BucketForec
         least: Some(least),
         most: Some(most),
     }
+}
+
+/// Whether a caller that came now would wait for a slot, whatever the use of the last minutes was.
+fn has_no_free_slot(bucket: &BucketView) -> bool {
+    bucket.is_concurrent() && bucket.level < bucket.cost_per_call
 }
 
 fn not_known(bucket: &BucketView, limit: f64) -> BucketForecast {
@@ -201,6 +209,9 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
     let at_most = if least < most { "at most " } else { "" };
     let unit = if bucket.is_concurrent() { "slots" } else { "a second" };
     match outcome {
+        Outcome::Tight if has_no_free_slot(bucket) => {
+            format!("fits on average, {at_most}{} used: no slot is free now", percent(most, limit))
+        }
         Outcome::Fits | Outcome::Tight => format!("fits, {at_most}{} used", percent(most, limit)),
         Outcome::Unknown => format!("not known: {} to {} used", percent(least, limit), percent(most, limit)),
         Outcome::Over => {
@@ -252,7 +263,7 @@ fn notes(bucket: &BucketView, seen: &Use, limit: f64, outcome: Outcome, in_part:
     if outcome == Outcome::Over && !bucket.is_concurrent() && bucket.level > 0.0 {
         notes.push(format!("The {} that are left are used up first.", number(bucket.level)));
     }
-    if outcome == Outcome::Tight {
+    if outcome == Outcome::Tight && !has_no_free_slot(bucket) {
         notes.push("This is an average: peaks wait.".to_owned());
     }
     if seen.mean >= Some(limit * TIGHT) || bucket.wait_secs > 0.0 {

@@ -53,7 +53,11 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let ours = match limit.is_concurrent() {
         true => format!("{} at once", limit.capacity()),
         false => {
-            format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity())
+            format!(
+                "{} a second, with a burst of {}",
+                output::short(&limit.refill_rate().to_string()),
+                limit.capacity()
+            )
         }
     };
     let todo = match bucket.adopts_limit() {

@@ -1,7 +1,8 @@
 //! `sluice sandbox`: serves an embedded DynamoDB on a socket, with table and buckets, until Ctrl-C.
 
+use std::fs::{File, TryLockError};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,6 +35,24 @@ fn part(text: &str) -> Result<f64, String> {
     part.ok_or_else(|| "it must be between 0 and 1".to_owned())
 }
 
+/// Locks `file` for this process: two engines on one file would not see each other's writes. The lock is a file
+/// of its own beside it, since some systems take SQLite's locks for ours. The system ends it with the process.
+fn only_one(file: &Path) -> Result<File, Failure> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let opened = File::options().create(true).truncate(false).write(true).open(&name);
+    let lock = opened.map_err(|error| Failure::new(format!("{}: {error}", name.display())))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+            "{} is in use by another `sluice sandbox`: end that one, or name another file with --data",
+            file.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(Failure::new(format!("{}: {error}", name.display()))),
+    }
+}
+
 /// How long connections that are still open may take to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -45,6 +64,8 @@ pub(crate) async fn run(options: Options) -> Ended {
         Some(file) => BucketsFile::read(file)?,
         None => BucketsFile::parse("built-in sample", SAMPLE)?,
     };
+    // Held until this function returns.
+    let _only = options.data.as_deref().map(only_one).transpose()?;
     let dynamo = match &options.data {
         Some(file) => EmbeddedDynamo::open(file).map_err(|error| {
             Failure::new(format!(

@@ -19,6 +19,7 @@ use crate::signals::stop_requested;
 mod crew;
 mod parts;
 mod summary;
+mod units;
 pub(crate) mod worker;
 
 use crew::Crew;
@@ -39,9 +40,15 @@ pub(crate) struct Options {
     /// How long to run; Ctrl-C ends it sooner
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Write every grant and release into this file (NDJSON, recreated); judge it as `sluice history` does
+    /// No worker acquires in the last S seconds, so that all is released at the end
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    wind_down: u64,
+    /// Write every grant, refusal and release into this file (NDJSON, recreated); judge it as `sluice history` does
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    /// Write the history, and judge it later, with `sluice history`
+    #[arg(long, requires = "history")]
+    no_verdict: bool,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +58,12 @@ pub(crate) struct Options {
 const START_UP: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(options: Options) -> Ended {
+    if options.wind_down >= options.seconds {
+        return Err(Failure::new(format!(
+            "--wind-down {} leaves no time to acquire in --seconds {}: give more seconds",
+            options.wind_down, options.seconds
+        )));
+    }
     let client = client().await?;
     // A mistake in a cost is reported here once, and not by every worker.
     crate::acquire::request(&options.dimensions)?;
@@ -81,7 +94,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     let verdict = match parts {
         Some(parts) => {
             are_unchanged(&client, &options.dimensions, &buckets).await?;
-            Some(parts.merge_and_judge(limits)?)
+            parts.merge(limits)?;
+            if options.no_verdict { None } else { Some(parts.judge()?) }
         }
         None => None,
     };
@@ -107,9 +121,13 @@ fn can_be_judged(offset: Option<ClockOffset>) -> Result<(), Failure> {
     }
 }
 
+/// The buckets among the arguments, without their costs.
+fn names(dimensions: &[String]) -> impl Iterator<Item = &str> {
+    dimensions.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name))
+}
+
 async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, Failure> {
-    let mut names: Vec<&str> =
-        dimensions.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name)).collect();
+    let mut names: Vec<&str> = names(dimensions).collect();
     names.sort_unstable();
     names.dedup();
     let mut buckets = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, NOTE_EVERY, Timestamp};
 
 use super::number::{per_second, seconds, tokens};
 use super::used::UseBounds;
@@ -48,7 +48,7 @@ pub(crate) struct BucketView {
     pub(crate) overdue: usize,
     /// The measurement of a sweep; only for concurrency.
     pub(crate) load: Option<LoadView>,
-    /// Refusals per second that callers reported since the previous survey.
+    /// Refusals per second that callers reported in the last 16 s.
     pub(crate) refused_per_sec: Option<f64>,
     /// Nothing is granted before this instant; `None` without a cool-down.
     pub(crate) cooling_until: Option<f64>,
@@ -151,8 +151,13 @@ pub(super) struct OtherRows<'a> {
 pub(super) struct Before {
     pub(super) at: Timestamp,
     pub(super) bucket: Bucket,
-    pub(super) refused: Option<i64>,
+    /// The refusals that callers had reported at each survey of the last [`REFUSED_OVER`], oldest first.
+    pub(super) refused: Vec<(Timestamp, i64)>,
 }
+
+/// The time over which refusals are counted. A caller reports them every [`NOTE_EVERY`]: in a shorter time, there
+/// would be none between two reports.
+pub(super) const REFUSED_OVER: Duration = NOTE_EVERY.saturating_mul(2);
 
 impl BucketView {
     pub(super) fn new(bucket: &Bucket, at: Timestamp, other_rows: OtherRows<'_>) -> Self {
@@ -261,8 +266,9 @@ impl Rates {
             used: used.map(|used| used.least / secs),
             most: used.map(|used| used.most / secs),
             writes: Some(each(bucket.version().saturating_sub(before.bucket.version()))),
-            // If a bucket's first refusals created its load row, the bucket had no refusals before.
-            refused: load.map(|load| each(load.refused().saturating_sub(before.refused.unwrap_or(0)))),
+            refused: load.zip(before.refused.first()).map(|(load, (since, count))| {
+                load.refused().saturating_sub(*count).max(0) as f64 / at.since(*since).as_secs_f64()
+            }),
         }
     }
 }

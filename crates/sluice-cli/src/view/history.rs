@@ -51,8 +51,8 @@ pub(crate) struct Total {
     pub(crate) secs: f64,
 }
 
-/// The longest time before a reading for which its level counts: the level while nobody looked is not known.
-/// A large table is read this rarely.
+/// The longest time before a reading for which its level counts, back to the reading before: the level while
+/// nobody looked is not known. A large table is read this rarely.
 const LEVEL_SECS: f64 = 60.0;
 
 impl Point {
@@ -118,12 +118,14 @@ impl Series {
         Total::of(within.filter_map(Point::used_over).map(|(used, from, to)| (used, to.min(now) - from.max(begin))))
     }
 
-    /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover.
+    /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover. The
+    /// first reading covers none: the level before it is not known.
     pub(crate) fn level(&self, now: f64, secs: f64) -> Option<(f64, f64)> {
         let begin = now - secs;
         let (mut sum, mut weight) = (0.0, 0.0);
-        for (n, point) in self.points.iter().enumerate().rev().take_while(|(_, point)| point.at > begin) {
-            let before = n.checked_sub(1).and_then(|n| self.points.get(n)).map_or(begin, |before| before.at);
+        let pairs = self.points.iter().zip(self.points.iter().skip(1)).rev();
+        for (before, point) in pairs.take_while(|(_, point)| point.at > begin) {
+            let before = before.at;
             let share = point.at.min(now) - before.max(point.at - LEVEL_SECS).max(begin);
             sum += point.level * share.max(0.0);
             weight += share.max(0.0);

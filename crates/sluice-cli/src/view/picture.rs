@@ -7,7 +7,7 @@ use serde::Serialize;
 use sluice_ops::Survey;
 use sluice_sdk::core::{Bucket, Dimension, SweepRecord};
 
-use super::bucket::{Before, BucketView, OtherRows};
+use super::bucket::{Before, BucketView, OtherRows, REFUSED_OVER};
 use super::history::{History, Series};
 use super::number::{seconds, tokens};
 use super::reader::SurveyReading;
@@ -127,7 +127,7 @@ impl View {
                 self.history.take_in(picture.at, &picture.buckets);
                 self.picture = Some(picture);
                 self.trouble = None;
-                self.before = before(survey);
+                self.before = before(survey, &mut self.before);
             }
             Err(error) => {
                 let trouble = self.trouble.get_or_insert(Trouble {
@@ -189,14 +189,17 @@ fn fault(key: impl ToString, row: RowKind, error: impl ToString) -> FaultView {
 }
 
 /// What the next survey is compared with.
-fn before(survey: Survey) -> HashMap<Dimension, Before> {
+fn before(survey: Survey, old: &mut HashMap<Dimension, Before>) -> HashMap<Dimension, Before> {
     let loads: HashMap<Dimension, i64> =
         survey.loads.into_iter().filter_map(|row| Some((row.dimension, row.load.ok()?.refused()))).collect();
     let of = |bucket: Bucket| {
-        let refused = loads.get(bucket.dimension()).copied();
+        let mut refused = old.remove(bucket.dimension()).map(|before| before.refused).unwrap_or_default();
+        refused.retain(|(at, _)| *at < survey.at && survey.at.since(*at) < REFUSED_OVER);
+        // If a bucket's first refusals created its load row, the bucket had no refusals before.
+        refused.push((survey.at, loads.get(bucket.dimension()).copied().unwrap_or(0)));
         (bucket.dimension().clone(), Before { at: survey.at, bucket, refused })
     };
-    survey.buckets.into_iter().filter_map(|row| row.bucket.ok().map(of)).collect()
+    survey.buckets.into_iter().filter_map(|row| row.bucket.ok()).map(of).collect()
 }
 
 impl SweepView {

@@ -126,6 +126,25 @@ fn what_a_sweep_measured_stands_beside_its_bucket() {
     assert_eq!((load.refused, bucket.refused_per_sec), (30, Some(2.0)));
 }
 
+/// A process reports what it refused in eight seconds at once; a picture is made every second.
+#[test]
+fn refusals_are_shown_between_two_reports_of_them() {
+    let surveys = (100..=130).map(|at| {
+        let reported = if at < 104 { 0 } else { i64::from((at - 96) / 8) * 16 };
+        survey(at, &[slots()], vec![], &[Row::load(SLOTS).number("refused", &reported.to_string())])
+    });
+    let mut view = View::new("table");
+    for survey in surveys {
+        let at = survey.at;
+        view.take_in(read(survey));
+        let refused = bucket(&view, SLOTS).refused_per_sec;
+        if at >= Timestamp::from_secs(104) {
+            assert!(refused.is_some_and(|refused| (0.5..=4.0).contains(&refused)), "{at}: {refused:?}");
+        }
+    }
+    assert!(bucket(&view, SLOTS).refused_per_sec.is_some_and(|refused| (1.0..3.0).contains(&refused)), "2 a second");
+}
+
 #[test]
 fn cool_down_drift_and_a_lower_limit_are_told() {
     let rate = tpm().number("blocked_until", "160").number("vendor_limit", "3000").number("vendor_limit_window", "60");

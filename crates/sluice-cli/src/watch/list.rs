@@ -22,6 +22,8 @@ struct Widths {
     end: Truncated,
     /// Whether there are columns for refusals, drain rate and pending work.
     has_load: bool,
+    /// Whether there is room for every remark.
+    has_remarks: bool,
 }
 
 /// The columns beside name, gauge, level and sparkline: cursor, use, holders, wait, and the spaces between.
@@ -41,18 +43,22 @@ impl Widths {
     /// the room for remarks; names are cut last.
     fn of(width: u16, buckets: &[&BucketView], is_live: bool) -> Self {
         let longest = |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
-        let has_load = width >= WIDE;
-        let remarks = if has_load { REMARKS[1] + LOAD } else { REMARKS[0] };
         let level = longest(|bucket| level(bucket).chars().count()).max(9);
         let most = usize::from(width).saturating_sub(FIXED + level);
         let name = longest(|bucket| bucket.name.chars().count()).clamp(6, most.max(6));
-        let rest = most.saturating_sub(remarks + name);
+        let room = most.saturating_sub(name);
+        // Columns without a figure, and room that few remarks need, are worth less than the pictures.
+        let fits = |columns: usize| width >= WIDE && room >= columns + TWO_PICTURES;
+        let has_load = buckets.iter().any(|bucket| bucket.load.is_some()) && fits(REMARKS[0] + LOAD);
+        let load = if has_load { LOAD } else { 0 };
+        let has_remarks = fits(REMARKS[1] + load);
+        let rest = room.saturating_sub(REMARKS[usize::from(has_remarks)] + load);
         // A printed frame has only two surveys, so there is no history for a sparkline.
         let gauge = if is_live && rest >= TWO_PICTURES { rest * 11 / 20 } else { rest };
         let gauge = if gauge < SMALLEST { 0 } else { gauge.min(40) };
         let sparkline = if is_live && rest >= TWO_PICTURES { (rest - gauge).min(60) } else { 0 };
         let end = Truncated::apart(buckets.iter().map(|bucket| bucket.name.as_str()), name);
-        Self { name, gauge, level, sparkline, end, has_load }
+        Self { name, gauge, level, sparkline, end, has_load, has_remarks }
     }
 }
 
@@ -119,7 +125,7 @@ fn header(widths: Widths) -> Line<'static> {
 }
 
 fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: f64, now: f64) -> Line<'static> {
-    let Widths { name, gauge, level: level_width, sparkline, end, has_load } = widths;
+    let Widths { name, gauge, level: level_width, sparkline, end, has_load, has_remarks } = widths;
     let cursor = if is_selected { "▸ " } else { "  " };
     let marked = if is_selected { STRONG.add_modifier(Modifier::REVERSED) } else { STRONG };
     let name = format!("{:<name$}", end.of(&bucket.name, name));
@@ -139,7 +145,7 @@ fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: 
         spans.extend(load(bucket));
     }
     let mut remarks = remarks(bucket, now);
-    if !has_load {
+    if !has_remarks {
         shorten(&mut remarks);
     }
     for (text, style) in remarks {

@@ -95,6 +95,23 @@ fn assert_frame(frame: &str, golden: &str) {
     assert!(frame == golden, "the frame is\n{frame}\nand not\n{golden}");
 }
 
+/// Figures of a sweep take room only if there are any, and never that of the pictures.
+#[test]
+fn a_screen_of_120_columns_keeps_its_pictures() {
+    let with_load = frame(&screen(), &view(), 120, 24);
+    let head = |frame: &str| frame.lines().find(|line| line.contains("BUCKET")).unwrap().to_owned();
+    assert!(head(&with_load).contains("LAST MINUTE") && head(&with_load).contains("REFUSED"), "{with_load}");
+    assert!(with_load.contains('█'), "{with_load}");
+    let mut view = View::new("table");
+    for ago in [1, 0] {
+        let (buckets, leases, _) = rows(i64::from(ago));
+        let survey = survey(NOW_SECS - ago, &buckets, leases, &[]);
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    }
+    let without = frame(&screen(), &view, 120, 24);
+    assert!(head(&without).contains("LAST MINUTE") && !head(&without).contains("REFUSED"), "{without}");
+}
+
 #[test]
 fn the_list_fits_into_80_columns() {
     assert_frame(&frame(&screen(), &view(), 80, 24), include_str!("tests/list-80x24.txt"));
@@ -227,7 +244,7 @@ fn an_outage_says_what_is_the_matter_in_80_columns() {
     let narrow = frame(&screen(), &view, 80, 24);
     assert!(narrow.contains("(1 try): tcp connect error: Connection refused (os error 111)"), "{narrow}");
     let wide = frame(&screen(), &view, 300, 24);
-    assert!(wide.contains(&format!("DynamoDB is unavailable (Scan): {message}; nothing")), "{wide}");
+    assert!(wide.contains(&format!("DynamoDB is unavailable (Scan): {message}; check the network")), "{wide}");
 }
 
 #[test]

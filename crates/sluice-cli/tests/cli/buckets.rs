@@ -15,20 +15,66 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
     let changed = sandbox.stdout(&["buckets", "apply", raised.to_str().unwrap()]);
     assert!(changed.contains("~ openai#rpm") && changed.contains("-> 50 requests"), "{changed}");
     let bucket = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
-    assert_eq!(bucket["capacity"], "50");
-    assert!(bucket["level"].as_str().unwrap().starts_with("1."), "{bucket}");
+    assert_eq!(bucket["capacity"], 50);
+    assert!((1.0..1.5).contains(&bucket["level"].as_f64().unwrap()), "{bucket}");
     let kind =
         LIMITS.replace("capacity = 2", "capacity = 70").replace("\"concurrent\"", "\"requests\"\nwindow = \"1m\"");
     let kind = file("kind.toml", &kind);
     let refused = sandbox.run(&["buckets", "apply", kind.to_str().unwrap()]);
     assert!(text(&refused.stderr).contains("cannot change from concurrent"), "{}", text(&refused.stderr));
-    assert_eq!(sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"], "50", "nothing was applied");
+    assert_eq!(sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"], 50, "nothing was applied");
     let bad = file("bad.toml", &LIMITS.replace("\"1h\"", "\"soon\""));
     let output = sandbox.run(&["buckets", "apply", bad.to_str().unwrap()]);
-    assert!(text(&output.stderr).contains("bad.toml:6: window = soon"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("bad.toml:6: window = \"soon\""), "{}", text(&output.stderr));
     assert_eq!(sandbox.stdout(&["buckets", "rm", "openai#rpm"]).trim(), "removed openai#rpm");
     let missing = sandbox.run(&["buckets", "rm", "openai#rpm"]);
     assert!(text(&missing.stderr).contains("no bucket openai#rpm"));
+}
+
+/// In the sandbox a script may remove without --yes; elsewhere it must say so.
+#[test]
+fn a_bucket_is_not_removed_without_a_person_or_yes() {
+    let limits = file("rm.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let production = |arguments: &[&str]| {
+        let mut command = sandbox.command(arguments);
+        command.env("SLUICE_ENV", "prod").output().unwrap()
+    };
+    let created = production(&["buckets", "apply", "--create-table", limits.to_str().unwrap()]);
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let refused = production(&["buckets", "rm", "openai#rpm"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("nothing was removed") && said.contains("rm openai#rpm --yes"), "{said}");
+    assert!(production(&["buckets", "show", "openai#rpm"]).status.success(), "it is still there");
+    let removed = production(&["buckets", "rm", "openai#rpm", "--yes"]);
+    assert_eq!(text(&removed.stdout).trim(), "removed openai#rpm", "{}", text(&removed.stderr));
+    assert!(!production(&["buckets", "show", "openai#rpm"]).status.success());
+    assert_eq!(sandbox.stdout(&["buckets", "rm", "openai#rpm"]).trim(), "removed openai#rpm");
+}
+
+/// `script` gives the command a terminal.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_person_is_asked_before_a_bucket_is_removed() {
+    let limits = file("rm-asked.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    for (answer, is_removed) in [("", false), ("n", false), ("y", true)] {
+        let line = format!("{} buckets rm openai#rpm", env!("CARGO_BIN_EXE_sluice"));
+        let inner = sandbox.command(&[]);
+        let mut command = Command::new("script");
+        for (name, value) in inner.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut asked = command.spawn().expect("`script`, of util-linux");
+        asked.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
+        let output = asked.wait_with_output().unwrap();
+        let said = text(&output.stdout);
+        assert!(said.contains("Remove openai#rpm from table ontopix-vendor-buckets-sandbox?"), "{answer:?}: {said}");
+        assert_eq!(said.contains("removed openai#rpm"), is_removed, "{answer:?}: {said}");
+        assert_eq!(!sandbox.run(&["buckets", "show", "openai#rpm"]).status.success(), is_removed, "{answer:?}");
+    }
 }
 
 #[test]
@@ -64,7 +110,7 @@ fn a_change_of_the_floor_is_shown_and_applied() {
     }
     let again = apply("floor.toml", floor, &[]);
     assert!(again.contains("= a#rpm") && !again.contains("down to"), "{again}");
-    assert_eq!(sandbox.json(&["buckets", "show", "a#rpm", "--json"])["adopt_at_least"], "100");
+    assert_eq!(sandbox.json(&["buckets", "show", "a#rpm", "--json"])["adopt_at_least"], 100);
 }
 
 #[test]
@@ -136,7 +182,7 @@ fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() 
     let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
     assert!(applied.contains("2 requests, 57.666 a second, 1 a call"), "{applied}");
     let shown = sandbox.json(&["buckets", "show", "acme#rpm", "--json"]);
-    assert_eq!((&shown["capacity"], &shown["refill_rate"]), (&"2".into(), &"57.666345226615".into()));
+    assert_eq!((&shown["capacity"], &shown["refill_rate"]), (&2.into(), &57.666_345_226_615.into()));
     let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
     assert!(again.contains("= acme#rpm"), "{again}");
 }

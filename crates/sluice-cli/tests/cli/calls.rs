@@ -6,12 +6,21 @@ use super::*;
 fn an_acquire_says_granted_or_when_to_come_back() {
     let limits = file("acquire.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
-    assert!(sandbox.stdout(&["acquire", "openai#rpm=2"]).starts_with("granted openai#rpm"));
+    let granted = sandbox.stdout(&["acquire", "openai#rpm=2"]);
+    assert_eq!(granted, "granted openai#rpm\ndone: the tokens stay spent, and flow back with time\n");
+    let granted = sandbox.stdout(&["acquire", "elevenlabs#concurrent"]);
+    assert_eq!(granted, "granted elevenlabs#concurrent\nreleased: the slots are free again\n");
+    let granted = sandbox.json(&["acquire", "elevenlabs#concurrent", "--json"]);
+    let expected = serde_json::json!({
+        "outcome": "granted", "dimensions": ["elevenlabs#concurrent"], "basis": "table", "released": "given_back"
+    });
+    assert_eq!(granted, expected);
     let refused = sandbox.run(&["acquire", "openai#rpm", "--json"]);
     assert_eq!(refused.status.code(), Some(75), "EX_TEMPFAIL");
     let answer: Value = serde_json::from_str(&text(&refused.stdout)).unwrap();
     assert_eq!((answer["outcome"].as_str(), answer["reason"].as_str()), (Some("retry_in"), Some("exhausted")));
     assert!(answer["wait_seconds"].as_f64().unwrap() > 1_700.0);
+    assert_eq!((&answer["dimensions"][0], &answer["refused_by"]), (&"openai#rpm".into(), &"openai#rpm".into()));
     for (name, says) in [
         ("lease#x", "reserved"),
         ("openai#tpm", "no such bucket"),
@@ -36,6 +45,8 @@ fn a_ticket_is_printed_and_redeemed_once() {
     let far = sandbox.run(&["acquire", "openai#rpm", "--ticket-within", "1ms", "--json"]);
     let answer: Value = serde_json::from_str(&text(&far.stdout)).unwrap();
     assert_eq!((answer["ticket"].as_str(), answer["no_ticket"].as_str()), (None, Some("too_far_ahead")));
+    let far = sandbox.run(&["acquire", "openai#rpm", "--ticket-within", "1ms"]);
+    assert!(text(&far.stdout).contains("no ticket: the start is further ahead"), "{}", text(&far.stdout));
     let early = sandbox.run(&["redeem", ticket]);
     assert_eq!(early.status.code(), Some(75));
     assert!(text(&early.stdout).contains(&format!("ticket {ticket}")), "{}", text(&early.stdout));
@@ -61,12 +72,27 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     let slot = "elevenlabs#concurrent";
     assert_eq!(sandbox.run(&["run", slot, "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(sandbox.run(&["run", slot, "--", "kill -9 $$"]).status.code(), Some(137));
-    let missing = sandbox.run(&["run", slot, "--", "/no/such/program", "x"]);
-    assert!(text(&missing.stderr).contains("/no/such/program"));
+    for program in ["/no/such/program", "no-such-program"] {
+        let missing = sandbox.run(&["run", slot, "--", program, "x"]);
+        let said = text(&missing.stderr);
+        assert_eq!((missing.status.code(), said.contains(program)), (Some(127), true), "as a shell: {said}");
+    }
+    let not_a_program = sandbox.run(&["run", slot, "--", "/etc/passwd", "x"]);
+    assert_eq!(not_a_program.status.code(), Some(126), "{}", text(&not_a_program.stderr));
     let mut holder = sandbox.command(&["run", slot, "--", "exec sleep 30"]).spawn().unwrap();
     wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
     let lease = &sandbox.json(&["leases", "--json", "--dimension", slot])[0];
-    assert_eq!((lease["dimension"].as_str(), lease["caller"].as_str()), (Some(slot), Some("sluice")));
+    assert_eq!(lease["dimension"].as_str(), Some(slot));
+    assert!(lease["caller"].as_str().unwrap().starts_with("exec"), "the command holds the slot: {lease}");
+    // While the slot is held: a missing command is told without a wait for it, and a wait is told.
+    let missing = sandbox.run(&["run", slot, "--", "no-such-program", "x"]);
+    assert_eq!(missing.status.code(), Some(127), "{}", text(&missing.stderr));
+    let waited = sandbox.run(&["run", "--wait", "1500ms", slot, "--", "true"]);
+    assert!(
+        text(&waited.stderr).contains(&format!("waiting for {slot}, for 1s 500ms at most")),
+        "{}",
+        text(&waited.stderr)
+    );
     assert_eq!(lease["key"].as_str().unwrap(), format!("lease#{slot}#{}", lease["id"].as_str().unwrap()));
     let table = sandbox.stdout(&["leases"]);
     assert!(
@@ -75,7 +101,8 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     );
     let refused = sandbox.run(&["run", "--wait", "300ms", slot, "--", "true"]);
     assert_eq!(refused.status.code(), Some(75));
-    assert!(text(&refused.stderr).contains("no free slot"));
+    let said = text(&refused.stderr);
+    assert!(said.contains("no free slot; try again in about ") && !said.contains("waiting for"), "{said}");
     Command::new("kill").arg(holder.id().to_string()).status().unwrap();
     assert_eq!(holder.wait().unwrap().code(), Some(143), "SIGTERM is passed on to the command");
     assert_eq!(sandbox.json(&["leases", "--json"]).as_array().unwrap().len(), 0, "and the slot is given back");
@@ -93,4 +120,34 @@ fn a_killed_holders_slot_comes_back_to_a_script_that_asks_again_and_again() {
     holder.wait().unwrap();
     assert_eq!(sandbox.run(&["acquire", slot]).status.code(), Some(75));
     wait_until("its slot", || sandbox.run(&["acquire", slot]).status.success());
+}
+
+/// With an address at which nobody listens.
+#[test]
+fn a_grant_without_a_limit_says_so_by_name() {
+    let acquire = |more: &[&str]| {
+        let mut command = sluice();
+        command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", "http://127.0.0.1:9");
+        command.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env("SLUICE_ON_UNAVAILABLE", "allow");
+        command.args(["acquire", "openai#rpm"]).args(more).output().unwrap()
+    };
+    let granted = acquire(&[]);
+    let (said, logged) = (text(&granted.stdout), text(&granted.stderr));
+    assert!(
+        said.starts_with("granted openai#rpm (without a limit: DynamoDB is out, and SLUICE_ON_UNAVAILABLE"),
+        "{said}"
+    );
+    assert!(said.contains("done: nothing was held"), "{said}");
+    assert!(!logged.contains('{'), "a log for people: {logged}");
+    let answer: Value = serde_json::from_slice(&acquire(&["--json"]).stdout).unwrap();
+    assert_eq!((&answer["dimensions"][0], &answer["basis"]), (&"openai#rpm".into(), &"unchecked".into()));
+}
+
+#[test]
+fn a_misspelt_setting_is_told() {
+    let sandbox = Sandbox::start(&[]);
+    let output = sandbox.command(&["buckets", "list"]).env("SLUICE_LEASE_TLL", "5s").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("did you mean SLUICE_LEASE_TTL?"), "{said}");
+    assert_eq!(text(&sandbox.run(&["buckets", "list"]).stderr), "");
 }

@@ -62,7 +62,7 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
         sandbox.stdout(&["acquire", "openai#rpm=2"]);
         let buckets = sandbox.json(&["buckets", "list", "--json"]);
         let rpm = buckets.as_array().unwrap().iter().find(|bucket| bucket["dimension"] == "openai#rpm").unwrap();
-        let level: f64 = rpm["level"].as_str().unwrap().parse().unwrap();
+        let level: f64 = rpm["level"].as_f64().unwrap();
         assert!((0.0..0.1).contains(&level), "{secs}: {rpm}");
         let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
         assert!(shown.contains("next      in 29 min") || shown.contains("next      in 30 min"), "{secs}: {shown}");

@@ -13,6 +13,7 @@ mod buckets;
 mod calls;
 mod clock;
 mod dashboard;
+mod help;
 mod operations;
 mod rules;
 mod sandbox;

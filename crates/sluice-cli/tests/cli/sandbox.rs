@@ -28,7 +28,23 @@ fn a_sandbox_stops_at_a_signal_and_keeps_a_file() {
     assert!(first.process.wait().unwrap().success(), "SIGTERM is a clean end");
     let second = Sandbox::start(&options);
     let bucket = second.json(&["buckets", "show", "openai#rpm", "--json"]);
-    assert_eq!((bucket["version"].as_i64(), bucket["tokens"].as_str()), (Some(1), Some("1")));
+    assert_eq!((bucket["version"].as_i64(), bucket["tokens"].as_i64()), (Some(1), Some(1)));
+}
+
+/// Two engines on one file would not see each other's writes.
+#[test]
+fn a_data_file_belongs_to_one_sandbox() {
+    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("one.db");
+    let options = ["--data", data.to_str().unwrap()];
+    let mut first = Sandbox::start(&options);
+    let second = sluice().args(["sandbox", "--port", "0"]).args(options).output().unwrap();
+    let error = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{error}");
+    assert!(error.contains("one.db is in use by another `sluice sandbox`") && error.contains("--data"), "{error}");
+    // However the first ends, its lock ends with it.
+    first.process.kill().unwrap();
+    first.process.wait().unwrap();
+    drop(Sandbox::start(&options));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sluice_history::{Ending, Event, Header, ReadError, Writer, check, check_files, merge};
+use sluice_history::{End, Ending, Event, Header, ReadError, Writer, check, check_files, merge};
 
 use crate::story::Story;
 
@@ -28,7 +28,8 @@ fn what_is_written_is_read_again_line_by_line() {
     let text = String::from_utf8(written(&story)).unwrap();
     let lines: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], Event::History(Header::new(0)));
-    assert_eq!(lines[1..], story.0[..]);
+    assert_eq!(lines[1..=story.0.len()], story.0[..]);
+    assert_eq!(lines[story.0.len() + 1..], [Event::End(End { events: 6 })]);
     assert_eq!(
         text.lines().nth(4).unwrap(),
         r#"{"event":"released","id":"a","dimension":"v#rpm","at_micros":11000000,"how":"given_back_unused"}"#
@@ -39,21 +40,66 @@ fn what_is_written_is_read_again_line_by_line() {
 #[test]
 fn a_file_is_judged_as_events_are() {
     let verdict = check(&written(&two_in_a_second())[..]).unwrap();
-    assert_eq!((verdict.events, verdict.grants), (4, 2));
+    assert_eq!((verdict.events, verdict.grants), (5, 2));
     assert_eq!(verdict.violations, two_in_a_second().check().violations);
     assert_eq!(verdict.violations.len(), 1);
 }
 
+fn error(text: &str) -> String {
+    check(text.as_bytes()).unwrap_err().to_string()
+}
+
+const HEADER: &str = r#"{"event":"history","version":2}"#;
+const LIMIT: &str = r#"{"event":"limit","dimension":"v#rpm","kind":"tokens","capacity_micros":1,"refill_pico_per_sec":1,"from_micros":0}"#;
+
 #[test]
-fn what_is_no_history_is_told_with_its_line() {
-    let error = |text: &str| check(text.as_bytes()).unwrap_err().to_string();
-    let header = r#"{"event":"history","version":1}"#;
-    assert!(matches!(check(&b""[..]), Err(ReadError::NoHeader { .. })));
-    let limit = r#"{"event":"limit","dimension":"v#rpm","kind":"tokens","capacity_micros":1,"refill_pico_per_sec":1,"from_micros":0}"#;
-    assert!(error(limit).contains("does not begin with"));
-    assert!(check(format!("{header}\n\n{limit}\n").as_bytes()).unwrap().holds(), "an empty line is none");
-    assert!(error(&format!("{header}\n{limit}\n{{\"event\":\"gran")).starts_with("the history, line 3: EOF"));
-    assert!(error(&format!("{header}\n{{\"event\":\"lent\"}}")).contains("unknown variant `lent`"));
+fn what_is_no_history_is_told_in_words_with_its_line_and_what_one_looks_like() {
+    let like =
+        format!("A history is NDJSON that begins with {HEADER}, as `sluice stress DIM --history FILE` writes it");
+    let told = error("\n# Sluice\n\nSeveral products\n");
+    assert_eq!(told, format!("the history is not a history: its line 2 is `# Sluice`. {like}"));
+    assert_eq!(error(""), format!("the history is not a history: it is empty. {like}"));
+    let told = error(LIMIT);
+    assert!(told.contains(r#"its line 1 is `{"event":"limit","dimension":"v#rpm","ki...`."#), "{told}");
+    assert!(error("\u{1b}[31m\u{0}").contains("is `\u{fffd}[31m\u{fffd}`"), "no commands for a terminal");
+    assert!(serde_json::from_str::<Event>(HEADER).is_ok_and(|event| event == Event::History(Header::new(0))));
+}
+
+#[test]
+fn a_line_that_is_no_event_is_told_with_its_number() {
+    let told = error(&format!("{HEADER}\n\n{{\"event\":\"lent\"}}\n"));
+    assert!(told.starts_with("the history, line 3 is not an event of a history: unknown variant `lent`"), "{told}");
+    assert!(!told.contains("column"), "{told}");
+    let told = error(&format!("{HEADER}\nwhat is this\n{LIMIT}\n"));
+    assert!(told.contains("line 2 is not an event of a history: `what is this` is not JSON"), "{told}");
+}
+
+#[test]
+fn a_history_that_was_cut_off_anywhere_is_not_called_whole() {
+    let whole = written(&two_in_a_second().released("a", "v#rpm", 11_000, Ending::GivenBackUnused));
+    assert!(check(&whole[..]).unwrap().holds());
+    for length in 1..whole.len() - 1 {
+        match check(&whole[..length]) {
+            Ok(verdict) => assert!(
+                verdict.violations.iter().any(|violation| violation.to_string().contains("has no end record")),
+                "{length} bytes of {}: {verdict:?}",
+                whole.len()
+            ),
+            Err(ReadError::CutOff { .. } | ReadError::NotAHistory { .. }) => {}
+            Err(other) => panic!("{length} bytes: {other}"),
+        }
+    }
+    let told = error(&format!("{HEADER}\n{LIMIT}\n{{\"event\":\"gran"));
+    assert_eq!(told, "the history was cut off: its last line, line 3, breaks off in the middle");
+    let text = String::from_utf8(whole).unwrap();
+    let lost: String = text.lines().enumerate().filter(|(n, _)| *n != 3).map(|(_, line)| format!("{line}\n")).collect();
+    let verdict = check(lost.as_bytes()).unwrap();
+    assert!(verdict.violations[0].to_string().contains("counts 5 events before it, and there are 4"), "{verdict:?}");
+}
+
+#[test]
+fn an_empty_line_is_no_event() {
+    assert!(check(format!("{HEADER}\n\n{LIMIT}\n{{\"event\":\"end\",\"events\":2}}\n\n").as_bytes()).unwrap().holds());
 }
 
 #[test]
@@ -84,12 +130,14 @@ fn parts_are_merged_by_time_and_each_keeps_its_own_order() {
     let mut out = Writer::new(Vec::new(), Header::new(7)).unwrap();
     out.write(&limit.0[0]).unwrap();
     let (one, two) = (written(&one), written(&two));
-    assert_eq!(merge(vec![&one[..], &two[..], &b""[..]], &mut out).unwrap(), 5);
+    assert_eq!(merge(vec![&one[..], &two[..], &written(&Story::default())[..]], &mut out).unwrap(), 5);
     let text = String::from_utf8(out.finish().unwrap()).unwrap();
     let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let times: Vec<_> = events.iter().map(|event| event.at_micros().map(|at| at / 1_000)).collect();
-    assert_eq!(times, [None, Some(0), Some(10), Some(20), Some(30), Some(15), Some(40)]);
+    assert_eq!(times, [None, Some(0), Some(10), Some(20), Some(30), Some(15), Some(40), None]);
     assert!(check(text.as_bytes()).unwrap().holds());
-    let cut = &one[..one.len() - 20];
-    assert!(merge(vec![cut], &mut Writer::new(Vec::new(), Header::new(0)).unwrap()).is_err());
+    let last = one.iter().rposition(|byte| *byte == b'{').unwrap();
+    for cut in [&one[..one.len() - 20], &one[..last], &b""[..]] {
+        assert!(merge(vec![cut], &mut Writer::new(Vec::new(), Header::new(0)).unwrap()).is_err(), "a part is cut off");
+    }
 }

@@ -64,8 +64,18 @@ fn amounts_kinds_and_versions_that_cannot_be_are_faults() {
     assert_eq!(kind(limit(Kind::Tokens, 1, 0)), amount("v#x", "refill_pico_per_sec", 0));
     assert_eq!(kind(limit(Kind::Concurrent, 1, 1)), amount("v#x", "refill_pico_per_sec", 1));
     assert_eq!(kind(limit(Kind::Concurrent, 1, -1)), amount("v#x", "refill_pico_per_sec", -1));
-    let header = Header { version: 2, ..Header::new(0) };
-    assert_eq!(kind(Event::History(header)), FaultKind::Version { version: 2 });
+    let header = Header { version: 1, ..Header::new(0) };
+    assert_eq!(kind(Event::History(header)), FaultKind::Version { version: 1 });
     assert!(bucket().granted("b", "v#rpm", 1, |b| b.cost_micros = 0).told().contains("b: cost_micros = 0 makes no"));
     assert!(bucket().slots("v#rpm", 1, 1).told().contains("v#rpm changes from"));
+}
+
+#[test]
+fn a_history_whose_end_counts_other_events_than_are_there_is_a_fault() {
+    let ended = |events| bucket().end(events);
+    ended(2).holds();
+    assert!(ended(3).told().contains("line 3: the end record counts 3 events before it, and there are 2"));
+    assert!(ended(1).told().contains("counts 1 events"));
+    let after = ended(2).grant("b", "v#rpm", 11_000).grant("c", "v#rpm", 12_000);
+    assert!(after.told().contains("line 4: an event after the end record"), "once");
 }

@@ -79,3 +79,15 @@ fn a_grant_over_several_buckets_is_one_and_counts_in_each() {
     assert_eq!(story(11_000).holds().grants, 2);
     assert!(story(10_200).told().starts_with("v#rpm: 2 granted"));
 }
+
+#[test]
+fn a_grant_that_was_never_released_is_found_where_each_must_be() {
+    let story = Story::default().slots("v#x", 3, 0).grant("a", "v#x", 1).grant("b", "v#x", 2).grant("c", "v#x", 3);
+    let story = story.released("a", "v#x", 5, Released).released("c", "v#x", 6, Died);
+    story.holds();
+    let verdict = story.check_all_released();
+    let told: Vec<_> = verdict.violations.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["v#x: 2 of 3 grants were never released; the first is b, granted at 0.002000"]);
+    let slot = Story::default().slots("v#x", 1, 0).grant("a", "v#x", 1).released("a", "v#x", 2, LeaseGone);
+    assert!(slot.check_all_released().holds());
+}

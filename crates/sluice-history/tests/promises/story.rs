@@ -1,7 +1,8 @@
 //! Short histories, written as one reads them: whole tokens and milliseconds.
 
 use sluice_history::{
-    Checker, Ending, Event, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share, Verdict,
+    Checker, End, Ending, Event, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share,
+    Verdict,
 };
 
 pub(crate) const TOKEN: i64 = 1_000_000;
@@ -77,6 +78,7 @@ impl Story {
             at_micros: ms * MS,
             booked: true,
             share: None,
+            error: None,
         }));
         self
     }
@@ -104,8 +106,20 @@ impl Story {
         self
     }
 
+    pub(crate) fn end(mut self, events: u64) -> Self {
+        self.0.push(Event::End(End { events }));
+        self
+    }
+
     pub(crate) fn check(&self) -> Verdict {
         let mut checker = Checker::new();
+        self.0.iter().cloned().for_each(|event| checker.feed(event));
+        checker.finish()
+    }
+
+    /// That each grant must have been released.
+    pub(crate) fn check_all_released(&self) -> Verdict {
+        let mut checker = Checker::new().with_all_released();
         self.0.iter().cloned().for_each(|event| checker.feed(event));
         checker.finish()
     }

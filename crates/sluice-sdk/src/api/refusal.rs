@@ -134,12 +134,23 @@ impl RetryIn {
 impl std::fmt::Display for RetryIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wait, dimension, reason, ticket } = self;
-        write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())?;
+        write!(f, "{dimension}: {}; try again in ", reason.as_str().replace('_', " "))?;
+        match reason.is_over_in_time() {
+            true => write!(f, "{:.3} s", wait.as_secs_f64())?,
+            // A guess is worth a second, or a tenth of one.
+            false if *wait < Duration::from_secs(1) => write!(f, "about {:.1} s", tenths(*wait))?,
+            false => write!(f, "about {:.0} s", wait.as_secs_f64().ceil())?,
+        }
         match ticket {
             TicketAnswer::None(why) => write!(f, "; no ticket: {why}"),
             _ => Ok(()),
         }
     }
+}
+
+/// Seconds, rounded up to a tenth.
+fn tenths(wait: Duration) -> f64 {
+    (wait.as_secs_f64() * 10.0).ceil() / 10.0
 }
 
 /// One second more than `wait`, so that the message does not come early; at most what SQS accepts, 15 minutes

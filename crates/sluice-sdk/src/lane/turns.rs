@@ -155,22 +155,27 @@ impl Turns {
         }
     }
 
-    /// How many numbers the `at`th of these callers serves with its grant: its own, and those of callers that left
-    /// or never came.
+    /// By how much the grant of the `at`th of these callers moves the count: by its own number, and by those of callers
+    /// that left or never came.
     ///
     /// The count follows the numbers of those who are granted. In the right order a caller's number is as often above
-    /// the count as below it. Numbers that nobody uses would keep slots free: callers are then served at numbers above
-    /// the count. Numbers that were passed over although their callers came later would be counted twice, and
-    /// for as long as a crowd stays, more callers would go for a slot than there are: they are then served below it.
-    /// Without this, neither would ever end.
+    /// the count as below it. Numbers that nobody uses would keep slots free for as long as a crowd stays: callers are
+    /// then served at numbers above the count, and move it by one more. Numbers that were passed over although their
+    /// callers came later would be counted twice, and more callers would go for a slot than there are: they are then
+    /// served below the count, and do not move it.
     pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> u32 {
         let state = self.0.lock();
-        let Some(number) = state.numbers.get(at) else { return 0 };
-        let before = number.saturating_sub(bucket.served()).saturating_sub(i64::try_from(at).unwrap_or(i64::MAX));
-        if at == 0 && before >= rooms(free(bucket, now), cost) {
+        let (Some(first), Some(number)) = (state.numbers.front(), state.numbers.get(at)) else { return 0 };
+        let before_first = first.saturating_sub(bucket.served());
+        let passes_over = before_first >= rooms(free(bucket, now), cost);
+        if passes_over && at == 0 {
             // It is not its turn by the counts: all before it are passed over.
-            return u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1);
+            let own = u32::try_from(before_first.saturating_add(1)).unwrap_or(u32::MAX);
+            return state.left.saturating_add(own);
         }
+        // In the same write the first has passed over what is before it.
+        let count = if passes_over { *first } else { bucket.served() };
+        let before = number.saturating_sub(count).saturating_sub(i64::try_from(at).unwrap_or(i64::MAX));
         let own = match random_up_to(OFF_BY) < before.unsigned_abs() {
             true if before < 0 => 0,
             true => 2,

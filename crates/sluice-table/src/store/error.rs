@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
+use crate::operation::Operation;
 use crate::retry::{Fate, classify_answer};
 
 /// Why the table could not answer.
@@ -43,8 +44,8 @@ pub enum StoreError {
     },
     /// DynamoDB cannot be reached, does not answer in time, or fails.
     #[error(
-        "DynamoDB is unavailable ({operation}): {message}; {}; check the network, SLUICE_AWS_REGION and SLUICE_ENDPOINT_URL",
-        if *.maybe_applied { "the write may have been applied" } else { "nothing was applied" }
+        "DynamoDB is unavailable ({operation}): {message}; {}check the network, SLUICE_AWS_REGION and SLUICE_ENDPOINT_URL",
+        effect(.operation, *.maybe_applied)
     )]
     Unavailable {
         /// The API operation.
@@ -91,6 +92,16 @@ impl StoreError {
             }
             other => other,
         }
+    }
+}
+
+/// What became of a request that failed, if it could change anything.
+fn effect(operation: &str, maybe_applied: bool) -> &'static str {
+    let reads = Operation::ALL.iter().any(|one| one.as_str() == operation && one.reads());
+    match (reads, maybe_applied) {
+        (_, true) => "the write may have been applied; ",
+        (true, false) => "",
+        (false, false) => "nothing was applied; ",
     }
 }
 
@@ -163,9 +174,10 @@ pub(super) fn is_clock_skew<E: ProvideErrorMetadata>(error: &SdkError<E>) -> boo
     error.code().is_some_and(|code| SKEW_CODES.contains(&code))
 }
 
+/// The error for a caller. `endpoint` is where the request went.
 pub(super) fn describe<E>(
     operation: &'static str,
-    table: &str,
+    (table, endpoint): (&str, &str),
     maybe_applied: bool,
     error: SdkError<E, HttpResponse>,
 ) -> StoreError
@@ -204,7 +216,20 @@ where
             StoreError::Credentials { operation, message }
         }
         SdkError::ConstructionFailure(_) => StoreError::Rejected { operation, table, message },
-        _ => StoreError::Unavailable { operation, message, maybe_applied },
+        _ => StoreError::Unavailable { operation, message: unanswered(endpoint, &error, &message), maybe_applied },
+    }
+}
+
+/// Where the request went, and why there is no answer. What the SDK calls the kinds of its own errors is left out.
+fn unanswered<E>(endpoint: &str, error: &SdkError<E, HttpResponse>, message: &str) -> String
+where
+    E: ProvideErrorMetadata,
+{
+    const KINDS: [&str; 3] = ["dispatch failure: ", "io error: ", "client error (Connect): "];
+    let reason = KINDS.iter().fold(message, |text, kind| text.strip_prefix(kind).unwrap_or(text));
+    match fate(error) {
+        Fate::NotSent => format!("no connection to {endpoint}: {reason}"),
+        _ => format!("{endpoint}: {reason}"),
     }
 }
 

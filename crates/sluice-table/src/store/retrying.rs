@@ -89,7 +89,10 @@ impl Store {
                 if fate.is_transient() && resend == Resend::UnlessContended {
                     retried(operation);
                 }
-                let error = error::describe(operation.as_str(), &self.link.table, maybe_applied, error);
+                let error = {
+                    let to = (self.link.table.as_str(), self.link.dates.endpoint());
+                    error::describe(operation.as_str(), to, maybe_applied, error)
+                };
                 return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
             }
             retried(operation);

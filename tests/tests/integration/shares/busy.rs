@@ -149,6 +149,7 @@ fn told(share: &str, client: &Client, asked_at: Timestamp, slot: Option<&sluice_
             at_micros: now,
             booked: true,
             share: Some(share.to_owned()),
+            error: None,
         });
     };
     let mut granted = Granted::at(format!("{share}-{number}"), share, RPM, 1_000_000, now);

@@ -4,30 +4,21 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, AnyWindow, CORRECTED_CLOCK_ERROR, Cost, Limit, LimitType, Rate};
-use toml::{Spanned, Value};
 
-use super::{Declared, Place, WINDOW, amount, check_cost, span};
-use crate::failure::Failure;
+use super::check_cost;
+use super::declared::{CountedIn, Declared};
+use super::place::{Faulty, Field, Place};
 
 /// The time from a call's start to its arrival if the file states none. `docs/buckets.md` names its parts: most
 /// of them are tens of milliseconds. Larger is safer, and leaves a lower refill rate.
 pub(crate) const ARRIVAL_JITTER: Duration = Duration::from_millis(500);
 
-/// Returns the field `counts` if the vendor counts in windows. A counter that starts anew in each window is the
-/// same as a sliding one: a bucket does not know when the vendor's window begins.
-pub(super) fn counts<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<Option<&'a Spanned<String>>, Failure> {
-    let in_windows = match &declared.counts {
-        Some(written) => match written.as_ref().as_str() {
-            "sliding" | "fixed" => Some(written),
-            "bucket" => None,
-            _ => return Err(place.fault(written, "counts", "it must be \"bucket\", \"sliding\" or \"fixed\"")),
-        },
-        None => None,
-    };
+/// Returns the field `counts` if the vendor counts in windows.
+pub(super) fn counts<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<Option<&'a Field<CountedIn>>, Faulty> {
+    let in_windows = declared.counts.as_ref().filter(|counts| counts.value == CountedIn::AnyWindow);
     match (&declared.arrival_jitter, in_windows) {
         (Some(written), None) => Err(place.fault(
             written,
-            "arrival_jitter",
             "it needs counts = \"sliding\" or \"fixed\": a vendor that refills continuously counts no windows",
         )),
         _ => Ok(in_windows),
@@ -37,16 +28,16 @@ pub(super) fn counts<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<Op
 pub(super) fn limit(
     place: &Place<'_>,
     declared: &Declared,
-    counts: &Spanned<String>,
+    counts: &Field<CountedIn>,
     limit_type: LimitType,
     cost: Cost,
-) -> Result<Limit, Failure> {
+) -> Result<Limit, Faulty> {
     let Some(limit) = &declared.limit else {
         let reason = "it needs limit = what the vendor allows in each window (capacity is the burst of calls)";
-        return Err(place.fault(counts, "counts", reason));
+        return Err(place.fault(counts, reason));
     };
     if let Some(rate) = &declared.refill_rate {
-        return Err(place.fault(rate, "refill_rate", "leave it out: it follows from limit, window and capacity"));
+        return Err(place.fault(rate, "leave it out: it follows from limit, window and capacity"));
     }
     let count = count(place, declared, limit)?;
     if cost.amount() >= count.amount {
@@ -56,51 +47,42 @@ pub(super) fn limit(
         Some(written) => stated(place, declared, written, count.amount, cost)?,
         None if limit_type == LimitType::Tokens => {
             let reason = "beside counts it needs capacity = the tokens of the largest call";
-            return Err(place.fault(&declared.limit_type, "type", reason));
+            return Err(place.fault(&declared.limit_type, reason));
         }
         None => count.burst(cost),
     };
-    Limit::in_any_window(limit_type, &count, burst, cost).map_err(|error| place.fault(limit, "limit", error))
+    Limit::in_any_window(limit_type, &count, burst, cost).map_err(|error| place.fault(limit, error))
 }
 
-fn count(place: &Place<'_>, declared: &Declared, limit: &Spanned<Value>) -> Result<AnyWindow, Failure> {
+fn count(place: &Place<'_>, declared: &Declared, limit: &Field<Amount>) -> Result<AnyWindow, Faulty> {
     let Some(window) = &declared.window else {
-        return Err(place.fault(limit, "limit", "it needs window = \"1m\", the window in which the vendor counts"));
+        return Err(place.fault(limit, "it needs window = \"1m\", the window in which the vendor counts"));
     };
-    let amount = amount(place, limit, "limit")?;
-    let Some(window) = span(window.as_ref()).filter(|window| !window.is_zero()) else {
-        return Err(place.fault(window, "window", WINDOW));
-    };
-    let arrival_jitter = match &declared.arrival_jitter {
-        None => ARRIVAL_JITTER,
-        Some(written) => span(written.as_ref())
-            .ok_or_else(|| place.fault(written, "arrival_jitter", "it must be a time, as in \"170ms\" or \"1s\""))?,
-    };
-    Ok(AnyWindow { amount, window, arrival_jitter, clock_error: CORRECTED_CLOCK_ERROR })
+    let arrival_jitter = declared.arrival_jitter.as_ref().map_or(ARRIVAL_JITTER, |written| written.value);
+    Ok(AnyWindow { amount: limit.value, window: window.value, arrival_jitter, clock_error: CORRECTED_CLOCK_ERROR })
 }
 
 /// The burst as the file states it.
 fn stated(
     place: &Place<'_>,
     declared: &Declared,
-    written: &Spanned<Value>,
+    written: &Field<Amount>,
     limit: Amount,
     cost: Cost,
-) -> Result<Amount, Failure> {
-    let burst = amount(place, written, "capacity")?;
-    check_cost(place, declared, ("capacity", written), burst, cost)?;
-    if burst < limit {
-        return Ok(burst);
+) -> Result<Amount, Faulty> {
+    check_cost(place, declared, written, written.value, cost)?;
+    if written.value < limit {
+        return Ok(written.value);
     }
     let reason = format!(
         "it must be below the limit {limit}: a burst of all that the vendor allows leaves nothing to flow back"
     );
-    Err(place.fault(written, "capacity", reason))
+    Err(place.fault(written, reason))
 }
 
 /// A limit of one call or less. One call in each window is possible, but only for calls that all cost the same,
 /// which a bucket does not enforce: so the user decides.
-fn too_small(place: &Place<'_>, limit: &Spanned<Value>, count: &AnyWindow, cost: Cost) -> Failure {
+fn too_small(place: &Place<'_>, limit: &Field<Amount>, count: &AnyWindow, cost: Cost) -> Faulty {
     let single = Rate::per(count.amount, count.starts_within()).filter(|_| cost.amount() == count.amount);
     let reason = match single {
         Some(rate) => format!(
@@ -109,7 +91,7 @@ fn too_small(place: &Place<'_>, limit: &Spanned<Value>, count: &AnyWindow, cost:
         ),
         None => format!("it is below the cost of one call, which is {cost}: state a lower cost_per_call"),
     };
-    place.fault(limit, "limit", reason)
+    place.fault(limit, reason)
 }
 
 #[cfg(test)]
@@ -163,30 +145,34 @@ mod tests {
     }
 
     const FAULTS: [(&str, &str, &str); 20] = [
-        ("capacity = 2\nwindow = \"1m\"\ncounts = \"rolling\"", "6: counts = rolling", "\"sliding\" or \"fixed\""),
+        ("capacity = 2\nwindow = \"1m\"\ncounts = \"rolling\"", "6: counts = \"rolling\"", "\"sliding\" or \"fixed\""),
         (
             "capacity = 2\nwindow = \"1m\"\ncounts = \"sliding\"",
-            "6: counts = sliding",
+            "6: counts = \"sliding\"",
             "limit = what the vendor allows",
         ),
-        ("capacity = 2\nwindow = \"1m\"\narrival_jitter = \"1s\"", "6: arrival_jitter = 1s", "counts = \"sliding\""),
+        (
+            "capacity = 2\nwindow = \"1m\"\narrival_jitter = \"1s\"",
+            "6: arrival_jitter = \"1s\"",
+            "counts = \"sliding\"",
+        ),
         (
             "limit = 2\nwindow = \"1m\"\ncounts = \"bucket\"\narrival_jitter = \"1s\"",
-            "7: arrival_jitter = 1s",
+            "7: arrival_jitter = \"1s\"",
             "counts = \"sliding\"",
         ),
         ("limit = 600\ncounts = \"sliding\"", "4: limit = 600", "window = \"1m\""),
         ("limit = 600", "4: limit = 600", "window = \"1m\""),
         ("limit = 600\nrefill_rate = 5", "5: refill_rate = 5", "leave it out"),
         ("limit = 600\nrefill_rate = 5\ncounts = \"fixed\"", "5: refill_rate = 5", "leave it out"),
-        ("limit = 600\nwindow = \"0s\"\ncounts = \"fixed\"", "5: window = 0s", "above 0"),
-        ("limit = 600\nwindow = \"1M\"\ncounts = \"fixed\"", "5: window = 1M", "\"1m\" (a minute)"),
-        ("limit = 600\nwindow = \"soon\"", "5: window = soon", "above 0"),
+        ("limit = 600\nwindow = \"0s\"\ncounts = \"fixed\"", "5: window = \"0s\"", "above 0"),
+        ("limit = 600\nwindow = \"1M\"\ncounts = \"fixed\"", "5: window = \"1M\"", "\"1m\" (a minute)"),
+        ("limit = 600\nwindow = \"soon\"", "5: window = \"soon\"", "above 0"),
         ("limit = -1\nwindow = \"1m\"", "4: limit = -1", "above 0"),
         ("limit = -1\nwindow = \"1m\"\ncounts = \"fixed\"", "4: limit = -1", "above 0"),
         (
             "limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\narrival_jitter = \"soon\"",
-            "7: arrival_jitter = soon",
+            "7: arrival_jitter = \"soon\"",
             "a time",
         ),
         ("limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncapacity = 9", "7: capacity = 9", "below the limit 9"),
@@ -212,7 +198,10 @@ mod tests {
             assert!(error.starts_with(&format!("limits.toml:{place}")) && error.contains(says), "{lines}\n-> {error}");
         }
         let tokens = parsed("type = \"tokens\"\nlimit = 9\nwindow = \"1s\"\ncounts = \"fixed\"").unwrap_err();
-        assert!(tokens.starts_with("limits.toml:3: type = tokens") && tokens.contains("the largest call"), "{tokens}");
+        assert!(
+            tokens.starts_with("limits.toml:3: type = \"tokens\"") && tokens.contains("the largest call"),
+            "{tokens}"
+        );
         for field in ["limit = 5", "counts = \"bucket\"", "arrival_jitter = \"1s\""] {
             let error = parsed(&format!("type = \"concurrent\"\ncapacity = 5\n{field}")).unwrap_err();
             assert!(error.starts_with("limits.toml:5: ") && error.contains("concurrent limit"), "{error}");

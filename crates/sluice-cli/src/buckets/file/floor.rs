@@ -1,48 +1,41 @@
 //! `adopt_at_least`: the least limit that a bucket adopts from its vendor.
 
 use sluice_core::{Amount, Limit, Rate};
-use toml::{Spanned, Value};
 
-use super::{Declared, Place, number, span};
-use crate::failure::Failure;
+use super::declared::Declared;
+use super::place::{Faulty, Field, Place};
 
-const FIELD: &str = "adopt_at_least";
-
-/// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; calls at once, for
-/// concurrency. A tenth of the limit if the file states none.
-pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Result<Option<Amount>, Failure> {
+/// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; slots, for concurrency. A
+/// tenth of the limit if the file states none.
+pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Result<Option<Amount>, Faulty> {
     match &declared.adopt_at_least {
         None => Ok(declared.adopt_lower_limit.then(|| limit.default_floor())),
         Some(written) if declared.adopt_lower_limit => stated(place, declared, limit, written).map(Some),
-        Some(written) => Err(place.fault(written, FIELD, "it needs adopt_lower_limit = true")),
+        Some(written) => Err(place.fault(written, "it needs adopt_lower_limit = true")),
     }
 }
 
-/// The floor as the file states it: in each window, a second if the file states a refill rate, or at once.
-fn stated(place: &Place<'_>, declared: &Declared, limit: &Limit, written: &Spanned<Value>) -> Result<Amount, Failure> {
-    let takes = "a number above 0, in the units of the limit";
-    let at_least: Amount = number(place, written, FIELD, takes)?;
-    if at_least <= Amount::ZERO {
-        return Err(place.fault(written, FIELD, format!("it must be {takes}")));
-    }
+/// The floor as the file states it: in each window, a second if the file states a refill rate, or in slots.
+fn stated(place: &Place<'_>, declared: &Declared, limit: &Limit, written: &Field<Amount>) -> Result<Amount, Faulty> {
+    let at_least = written.value;
     if limit.is_concurrent() {
         if !at_least.is_whole() {
-            return Err(place.fault(written, FIELD, "it must be a whole number of slots"));
+            return Err(place.fault(written, "it must be a whole number of slots"));
         }
         return match at_least > limit.capacity() {
-            true => Err(place.fault(written, FIELD, format!("it is above the capacity {}", limit.capacity()))),
+            true => Err(place.fault(written, format_args!("it is above the capacity {}", limit.capacity()))),
             false => Ok(at_least),
         };
     }
-    let rate = match declared.window.as_ref().and_then(|window| span(window.as_ref())) {
-        Some(window) => Rate::per(at_least, window),
+    let rate = match &declared.window {
+        Some(window) => Rate::per(at_least, window.value),
         None => at_least.to_string().parse().ok(),
     };
     match rate.filter(|rate| *rate <= limit.refill_rate()) {
         Some(rate) => Ok(rate.per_minute()),
         None => {
             let rate = limit.refill_rate();
-            Err(place.fault(written, FIELD, format!("it is above the limit of the bucket, {rate} a second")))
+            Err(place.fault(written, format_args!("it is above the limit of the bucket, {rate} a second")))
         }
     }
 }

@@ -1,23 +1,16 @@
 //! The limit of a declared bucket. `counted` makes that of a vendor that counts in windows.
 
+use std::time::Duration;
+
 use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
-use toml::{Spanned, Value};
 
-use super::{Declared, Place, WINDOW, amount, check_cost, counted, number, span};
-use crate::failure::Failure;
+use super::declared::{Declared, WINDOW};
+use super::place::{Faulty, Field, Place};
+use super::{check_cost, counted};
 
-const RATE: &str = "a number of tokens a second, above 0";
-
-pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
-    let written = &declared.limit_type;
-    let limit_type: LimitType = written
-        .as_ref()
-        .parse()
-        .map_err(|_| place.fault(written, "type", "it must be \"requests\", \"tokens\" or \"concurrent\""))?;
-    let cost: Cost = match &declared.cost_per_call {
-        Some(written) => number(place, written, "cost_per_call", "a number above 0")?,
-        None => Cost::ONE,
-    };
+pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Faulty> {
+    let limit_type = declared.limit_type.value;
+    let cost = declared.cost_per_call.as_ref().map_or(Cost::ONE, |cost| cost.value);
     if limit_type == LimitType::Concurrent {
         return concurrent(place, declared, cost);
     }
@@ -28,85 +21,75 @@ pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Fai
 }
 
 /// The limit of a vendor that refills continuously.
-fn bucket(place: &Place<'_>, declared: &Declared, limit_type: LimitType, cost: Cost) -> Result<Limit, Failure> {
-    let (field, written, rate) = match (&declared.capacity, &declared.limit) {
-        (capacity, Some(limit)) => {
-            let rate = rate_of_limit(place, declared, limit)?;
-            capacity.as_ref().map_or(("limit", limit, rate), |capacity| ("capacity", capacity, rate))
-        }
-        (Some(capacity), None) => {
-            let rate = rate_of_capacity(place, declared, amount(place, capacity, "capacity")?)?;
-            ("capacity", capacity, rate)
-        }
+fn bucket(place: &Place<'_>, declared: &Declared, limit_type: LimitType, cost: Cost) -> Result<Limit, Faulty> {
+    let (written, rate) = match (&declared.capacity, &declared.limit) {
+        (capacity, Some(limit)) => (capacity.as_ref().unwrap_or(limit), rate_of_limit(place, declared, limit)?),
+        (Some(capacity), None) => (capacity, rate_of_capacity(place, declared, capacity.value)?),
         (None, None) => return Err(no_capacity(place, declared)),
     };
-    let capacity = amount(place, written, field)?;
-    check_cost(place, declared, (field, written), capacity, cost)?;
-    Limit::rate(limit_type, capacity, rate, cost).map_err(|error| place.fault(written, field, error))
+    check_cost(place, declared, written, written.value, cost)?;
+    Limit::rate(limit_type, written.value, rate, cost).map_err(|error| place.fault(written, error))
 }
 
-fn concurrent(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<Limit, Failure> {
+fn concurrent(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<Limit, Faulty> {
     let by_time = "because slots come back by release";
-    for (field, written) in
-        [("window", &declared.window), ("counts", &declared.counts), ("arrival_jitter", &declared.arrival_jitter)]
-    {
-        if let Some(written) = written {
-            let reason = format!("leave it out: a concurrent limit has no window and no refill_rate, {by_time}");
-            return Err(place.fault(written, field, reason));
-        }
-    }
-    if let Some(rate) = &declared.refill_rate {
-        return Err(place.fault(rate, "refill_rate", format!("leave it out: a concurrent limit has none, {by_time}")));
-    }
-    if let Some(limit) = &declared.limit {
-        return Err(place.fault(limit, "limit", "write it as capacity: a concurrent limit is its number of slots"));
+    let no_window = format!("leave it out: a concurrent limit has no window and no refill_rate, {by_time}");
+    // Each that does not belong here is noted.
+    let windows = [&declared.window, &declared.arrival_jitter].into_iter().flatten();
+    let faults: Vec<Faulty> =
+        windows
+            .map(|written| place.fault(written, &no_window))
+            .chain(declared.counts.iter().map(|written| place.fault(written, &no_window)))
+            .chain(declared.refill_rate.iter().map(|written| {
+                place.fault(written, format_args!("leave it out: a concurrent limit has none, {by_time}"))
+            }))
+            .chain(
+                declared.limit.iter().map(|written| {
+                    place.fault(written, "write it as capacity: a concurrent limit is its number of slots")
+                }),
+            )
+            .collect();
+    if !faults.is_empty() {
+        return Err(Faulty);
     }
     let Some(written) = &declared.capacity else { return Err(no_capacity(place, declared)) };
-    let capacity = amount(place, written, "capacity")?;
-    if !capacity.is_whole() {
-        return Err(place.fault(written, "capacity", "it must be a whole number of slots"));
+    if !written.value.is_whole() {
+        return Err(place.fault(written, "it must be a whole number of slots"));
     }
-    check_cost(place, declared, ("capacity", written), capacity, cost)?;
-    Limit::concurrent(capacity, cost).map_err(|error| place.fault(written, "capacity", error))
+    check_cost(place, declared, written, written.value, cost)?;
+    Limit::concurrent(written.value, cost).map_err(|error| place.fault(written, error))
 }
 
-fn no_capacity(place: &Place<'_>, declared: &Declared) -> Failure {
-    let reason = "it has no capacity: state capacity = the largest burst (or calls at once), or limit = what the vendor \
-                  allows in each window";
-    place.fault(&declared.dimension, "dimension", reason)
+fn no_capacity(place: &Place<'_>, declared: &Declared) -> Faulty {
+    let reason = "it has no capacity: state capacity = the largest burst (for type = \"concurrent\": the number of slots), or \
+                  limit = what the vendor allows in each window";
+    place.fault(&declared.dimension, reason)
 }
 
 /// What flows back if `limit` does in each window.
-fn rate_of_limit(place: &Place<'_>, declared: &Declared, limit: &Spanned<Value>) -> Result<Rate, Failure> {
+fn rate_of_limit(place: &Place<'_>, declared: &Declared, limit: &Field<Amount>) -> Result<Rate, Faulty> {
     if let Some(rate) = &declared.refill_rate {
-        return Err(place.fault(rate, "refill_rate", "leave it out: limit and window say how much flows back"));
+        return Err(place.fault(rate, "leave it out: limit and window say how much flows back"));
     }
     let Some(window) = &declared.window else {
-        return Err(place.fault(limit, "limit", "it needs window = \"1m\", the time in which the vendor allows it"));
+        return Err(place.fault(limit, "it needs window = \"1m\", the time in which the vendor allows it"));
     };
-    rate_in(place, window, amount(place, limit, "limit")?)
+    rate_in(place, window, limit.value)
 }
 
-fn rate_of_capacity(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Failure> {
+fn rate_of_capacity(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Faulty> {
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => rate_in(place, window, capacity),
-        (None, Some(written)) => {
-            let rate: Rate = number(place, written, "refill_rate", RATE)?;
-            if rate.is_zero() {
-                return Err(place.fault(written, "refill_rate", format!("it must be {RATE}")));
-            }
-            Ok(rate)
-        }
-        (Some(window), Some(_)) => Err(place.fault(window, "window", "give a window or a refill_rate, not both")),
+        (None, Some(written)) => Ok(written.value),
+        (Some(window), Some(_)) => Err(place.fault(window, "give a window or a refill_rate, not both")),
         (None, None) => Err(place.fault(
             &declared.dimension,
-            "dimension",
             "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
         )),
     }
 }
 
-fn rate_in(place: &Place<'_>, window: &Spanned<String>, amount: Amount) -> Result<Rate, Failure> {
-    let rate = span(window.as_ref()).and_then(|span| Rate::per(amount, span)).filter(|rate| !rate.is_zero());
-    rate.ok_or_else(|| place.fault(window, "window", WINDOW))
+fn rate_in(place: &Place<'_>, window: &Field<Duration>, amount: Amount) -> Result<Rate, Faulty> {
+    let rate = Rate::per(amount, window.value).filter(|rate| !rate.is_zero());
+    rate.ok_or_else(|| place.fault(window, format_args!("it must be {WINDOW}")))
 }

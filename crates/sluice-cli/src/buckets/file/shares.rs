@@ -1,53 +1,30 @@
 //! The shares of a bucket: `[bucket.shares]`, with a part or a table for each name.
 
-use std::str::FromStr;
+use sluice_core::{DeclaredShare, Limit, ShareName, Split};
 
-use sluice_core::{Amount, DeclaredShare, Limit, ShareName, Split};
-use toml::Value;
+use super::declared::{Declared, WrittenShare};
+use super::place::{Faulty, Place};
 
-use super::{Declared, Place};
-use crate::failure::Failure;
-
-const TAKES: &str =
-    "it must be a part above 0 and below 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
-
-/// Reads the shares: `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
-pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Result<Split, Failure> {
+/// Splits the limit: `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
+pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Result<Split, Faulty> {
     let mut shares = Vec::with_capacity(declared.shares.len());
+    let mut is_faulty = false;
     for (name, written) in &declared.shares {
-        let of = ShareName::new(name.as_ref()).map_err(|error| place.fault(name, "share", error))?;
-        let share = share(of, written.as_ref()).map_err(|Unreadable| place.fault(written, name.as_ref(), TAKES))?;
-        shares.push(share);
+        match ShareName::new(&name.value) {
+            Ok(name) => {
+                let WrittenShare { part, floor, background } = written.value;
+                shares.push(DeclaredShare { name, part, floor, background });
+            }
+            Err(error) => {
+                place.fault(name, error);
+                is_faulty = true;
+            }
+        }
     }
-    Split::new(limit, &shares).map_err(|error| place.fault(&declared.dimension, "dimension", error))
-}
-
-/// The value is no share.
-struct Unreadable;
-
-fn share(name: ShareName, written: &Value) -> Result<DeclaredShare, Unreadable> {
-    let Value::Table(table) = written else {
-        return Ok(DeclaredShare { name, part: number(written)?, floor: None, background: false });
-    };
-    if !table.keys().all(|key| ["part", "floor", "background"].contains(&key.as_str())) {
-        return Err(Unreadable);
+    if is_faulty {
+        return Err(Faulty);
     }
-    let part = number(table.get("part").ok_or(Unreadable)?)?;
-    let floor: Option<Amount> = table.get("floor").map(number).transpose()?;
-    let background = table.get("background").map(|written| written.as_bool().ok_or(Unreadable)).transpose()?;
-    if floor.is_some_and(|floor| floor < Amount::ZERO) {
-        return Err(Unreadable);
-    }
-    Ok(DeclaredShare { name, part, floor, background: background.unwrap_or(false) })
-}
-
-/// Reads an integer or a float from its text, so that no digit is lost.
-fn number<T: FromStr>(written: &Value) -> Result<T, Unreadable> {
-    match written {
-        Value::Integer(number) => number.to_string().parse().map_err(|_| Unreadable),
-        Value::Float(number) => number.to_string().parse().map_err(|_| Unreadable),
-        _ => Err(Unreadable),
-    }
+    Split::new(limit, &shares).map_err(|error| place.fault(&declared.dimension, error))
 }
 
 #[cfg(test)]
@@ -81,8 +58,8 @@ mod tests {
             ("search = 1.5", "limits.toml:7: search = 1.5", "below 1"),
             ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             ("search = { part = 0.5, flor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
-            ("search = 0.001", "limits.toml:2: dimension = a#b", "the share search holds 0.1, and a call takes 1"),
-            ("search = 1", "limits.toml:2: dimension = a#b", "leave 0 for callers that name no share"),
+            ("search = 0.001", "limits.toml:2: dimension = \"a#b\"", "the share search holds 0.1, and a call takes 1"),
+            ("search = 1", "limits.toml:2: dimension = \"a#b\"", "leave 0 for callers that name no share"),
         ] {
             let error = parsed(shares).unwrap_err();
             assert!(error.contains(place) && error.contains(takes), "{shares}\n-> {error}");

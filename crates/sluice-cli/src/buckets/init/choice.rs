@@ -27,9 +27,14 @@ pub(super) fn limits<'a>(
     Ok(limits.into_iter().filter(is_wanted).collect())
 }
 
+/// The tiers in which the vendor has other limits, as the vendor calls them.
+pub(super) fn tiers(profile: &Profile) -> Vec<&str> {
+    distinct(profile.limits.iter().filter_map(|limit| limit.tier.as_deref()))
+}
+
 fn check_tier(profile: &Profile, tier: Option<&str>) -> Result<(), Failure> {
     let vendor = &profile.vendor;
-    let tiers = distinct(profile.limits.iter().filter_map(|limit| limit.tier.as_deref()));
+    let tiers = tiers(profile);
     let listed = list(&tiers);
     let reason = match tier {
         None if tiers.is_empty() => return Ok(()),

@@ -13,7 +13,7 @@ fn bucket(kind: &'static str, limit: f64) -> BucketView {
         capacity: limit,
         refill_rate: if kind == "concurrent" { 0.0 } else { limit },
         cost_per_call: 1.0,
-        level: 0.0,
+        level: limit,
         wait_secs: 0.0,
         used_per_sec: None,
         used_is_least: false,
@@ -181,6 +181,28 @@ fn a_full_bucket_that_is_looked_at_fits_all_the_same() {
     }
     let answer = WhatIf::new(&view, &Question::default());
     assert_eq!(answer.buckets[0].outcome, Outcome::Fits, "{answer:?}");
+}
+
+/// Five slots, free until the second before the last reading, and all held since.
+#[test]
+fn nothing_fits_without_a_free_slot() {
+    let slots = |free: i64| Row::slots("vendor#concurrent", 5).tokens(free * 1_000_000);
+    let mut view = View::new("table");
+    let mut ask = |at: u32, free: i64| {
+        let survey = survey(at, &[slots(free)], vec![], &[]);
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        WhatIf::new(&view, &Question { who: String::new(), factor: 1.0 }).buckets.remove(0)
+    };
+    assert_eq!(ask(1_000, 5).verdict, "not known yet", "nobody knows the level before the first reading");
+    let free = ask(1_001, 5);
+    assert_eq!((free.outcome, free.verdict.as_str()), (Outcome::Fits, "fits, 0 % used"));
+    assert_eq!(free.notes, ["Measured over 1 s only."]);
+    let held = ask(1_002, 0);
+    assert_eq!(
+        (held.outcome, held.verdict.as_str()),
+        (Outcome::Tight, "fits on average, 50 % used: no slot is free now")
+    );
+    assert_eq!(held.notes, ["Measured over 2 s only."]);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Summary {
     last_error: Option<String>,
     acquire_p50_ms: f64,
     acquire_p99_ms: f64,
+    read_units: u64,
+    write_units: u64,
     history: Option<PathBuf>,
     pub(crate) verdict: Option<Verdict>,
 }
@@ -36,6 +38,7 @@ impl Summary {
         let sum = |count: fn(&Figures) -> u64| reports.iter().map(count).sum::<u64>();
         let (grants, refusals, errors) = (sum(|r| r.grants), sum(|r| r.refusals), sum(|r| r.errors));
         let without_table = sum(|r| r.without_table);
+        let (read_units, write_units) = (sum(|r| r.read_units), sum(|r| r.write_units));
         let last_error = reports.iter().find_map(|report| report.last_error.clone());
         let mut micros: Vec<u64> = reports.into_iter().flat_map(|report| report.acquire_micros).collect();
         micros.sort_unstable();
@@ -53,6 +56,8 @@ impl Summary {
             last_error,
             acquire_p50_ms: percentile_ms(&micros, 50),
             acquire_p99_ms: percentile_ms(&micros, 99),
+            read_units,
+            write_units,
             history: options.history.clone(),
             verdict,
         }
@@ -69,6 +74,11 @@ impl Summary {
             self.acquire_p50_ms,
             self.acquire_p99_ms
         );
+        anstream::println!(
+            "{bold}units{plain}    {} written, {} read, as DynamoDB states them",
+            self.write_units,
+            self.read_units
+        );
         if let Some(error) = &self.last_error {
             anstream::println!("{}last error{} {error}", RED.render(), RED.render_reset());
         }
@@ -84,7 +94,13 @@ impl Summary {
                 println!();
                 history::print(verdict);
             }
-            None => anstream::println!("{}not judged: give --history FILE{}", DIM.render(), DIM.render_reset()),
+            None => {
+                let how = self.history.as_ref().map_or_else(
+                    || "give --history FILE".into(),
+                    |file| format!("sluice history {} judges it", file.display()),
+                );
+                anstream::println!("{}not judged: {how}{}", DIM.render(), DIM.render_reset());
+            }
         }
     }
 }

@@ -11,12 +11,14 @@ use std::time::Duration;
 use clap::Args;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use sluice_history::{Ending, Event, Granted, Header, Released, Writer};
+use sluice_history::{Ending, Event, Granted, Header, Refused, Released, Writer};
 use sluice_sdk::core::Timestamp;
 use sluice_sdk::{AcquireError, Basis, ClientBuilder, Clock, Grant, Outcome, Request};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::names;
+use super::units::UnitCount;
 use crate::acquire::request;
 use crate::failure::{Ended, Failure};
 use crate::signals::stop_requested;
@@ -56,6 +58,9 @@ pub(crate) struct Figures {
     pub(crate) without_table: u64,
     pub(crate) errors: u64,
     pub(crate) last_error: Option<String>,
+    /// Units of DynamoDB that the replies state.
+    pub(crate) read_units: u64,
+    pub(crate) write_units: u64,
     /// How long each granted acquire took, in microseconds.
     pub(crate) acquire_micros: Vec<u64>,
 }
@@ -71,15 +76,17 @@ struct Crowd {
     share: Option<String>,
     client: sluice_sdk::Client,
     request: Request<'static>,
+    dimensions: Vec<String>,
     stop: Timestamp,
     stopped: watch::Receiver<bool>,
     figures: Mutex<Figures>,
-    history: Option<Mutex<Writer<File>>>,
+    history: Mutex<Option<Writer<File>>>,
     next_id: AtomicU64,
 }
 
 /// Every failure goes into the report, so that one process can print it for all of them.
 pub(crate) async fn run(options: Options) -> Ended {
+    let units = UnitCount::install()?;
     let crowd = Arc::new(Crowd::gather(&options).await?);
     sleep(Timestamp::from_micros(options.start).since(now())).await;
     let workers: Vec<_> = (0..options.workers)
@@ -92,12 +99,13 @@ pub(crate) async fn run(options: Options) -> Ended {
     for worker in workers {
         failure = failure.or(worker.await?.err());
     }
-    if let Some(history) = &crowd.history {
-        locked(history).flush()?;
+    if let Some(history) = locked(&crowd.history).take() {
+        history.finish()?;
     }
+    let figures = std::mem::take(&mut *locked(&crowd.figures));
     let report = StressReport {
         failure: failure.map(|failure| failure.to_string()),
-        figures: std::mem::take(&mut *locked(&crowd.figures)),
+        figures: Figures { read_units: units.read(), write_units: units.write(), ..figures },
     };
     writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     Ok(ExitCode::SUCCESS)
@@ -127,12 +135,13 @@ impl Crowd {
         Ok(Self {
             name: options.name.clone(),
             share: std::env::var("SLUICE_SHARE").ok().filter(|share| !share.is_empty()),
-            client: ClientBuilder::from_env()?.caller(&options.name).connect().await,
+            client: ClientBuilder::from_env()?.caller(&options.name).emf(false).connect().await,
             request: request(&options.dimensions)?.into_owned(),
+            dimensions: names(&options.dimensions).map(str::to_owned).collect(),
             stop: Timestamp::from_micros(options.stop),
             stopped: stopped(),
             figures: Mutex::default(),
-            history: part.map(|file| Writer::new(File::create(file)?, Header::new(0))).transpose()?.map(Mutex::new),
+            history: Mutex::new(part.map(|file| Writer::new(File::create(file)?, Header::new(0))).transpose()?),
             next_id: AtomicU64::new(1),
         })
     }
@@ -148,10 +157,12 @@ impl Crowd {
                 }
                 Ok(Outcome::RetryIn(retry)) => {
                     locked(&self.figures).refusals += 1;
+                    self.write(&[self.refused(asked_at, None)])?;
                     retry.wait()
                 }
                 Err(AcquireError::Store(error)) => {
                     self.failed(&error);
+                    self.write(&[self.refused(asked_at, Some(error.to_string()))])?;
                     AFTER_ERROR
                 }
                 // There is no such bucket, or the cost can never be granted: no later try succeeds.
@@ -178,10 +189,8 @@ impl Crowd {
         let mut released = Vec::new();
         if rests_on_table {
             self.write(&granted(&id, (&self.name, self.share.as_deref()), &grant, (asked_at, granted_at)))?;
-            // Rate tokens stay spent: without a lease, the history has no end to record.
-            if grant.lease_ends().is_some() {
-                released.extend(grant.dimensions().map(ToString::to_string));
-            }
+            // Also of a rate, whose tokens stay spent: a run in which grants and releases are not equal is not whole.
+            released.extend(grant.dimensions().map(ToString::to_string));
         }
         sleep(grant.start_at().since(now()) + Duration::from_micros(fastrand::u64(HOLD_MICROS))).await;
         let at_micros = now().micros();
@@ -200,6 +209,19 @@ impl Crowd {
         self.write(&ends)
     }
 
+    /// A request without a grant, as an event.
+    fn refused(&self, asked_at: Timestamp, error: Option<String>) -> Event {
+        Event::Refused(Refused {
+            process: self.name.clone(),
+            dimensions: self.dimensions.clone(),
+            asked_at_micros: asked_at.micros(),
+            at_micros: now().micros(),
+            booked: false,
+            share: self.share.clone(),
+            error,
+        })
+    }
+
     fn failed(&self, error: &dyn std::fmt::Display) {
         let mut figures = locked(&self.figures);
         figures.errors += 1;
@@ -207,8 +229,8 @@ impl Crowd {
     }
 
     fn write(&self, events: &[Event]) -> Result<(), Failure> {
-        let Some(history) = &self.history else { return Ok(()) };
-        let mut history = locked(history);
+        let mut history = locked(&self.history);
+        let Some(history) = history.as_mut() else { return Ok(()) };
         Ok(events.iter().try_for_each(|event| history.write(event))?)
     }
 }

@@ -152,7 +152,7 @@ impl Draft<'_, '_> {
     /// - `#tokens >= :need`: others took the slots since the reading; or a resize left the bucket below zero,
     ///   and slots that come back cannot be granted (then `:need` may be below zero itself).
     /// - `#blocked_until`: a cool-down began.
-    /// - `#served = :read_served`, if several numbers are passed over: others passed over the same, and numbers after
+    /// - `#served = :read_served`, if a caller counts several numbers: others passed over the same, and numbers after
     ///   them would be passed over whose callers wait. (One too many is soon made good, and not worth a failed write.)
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();

@@ -95,6 +95,16 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
     assert_eq!(with([i64::MAX - 1]).0.lock().reach(&bucket(1, 0, true), 1), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn numbers_that_the_first_of_a_write_passes_over_count_once() {
+    let turns = with(1_000..1_004);
+    let idle = bucket(4, 0, true);
+    while turns.are_next(&idle, 4, ONE, NOW) < 4 {
+        advance(GRACE).await;
+    }
+    assert_eq!([0, 1, 2, 3].map(|at| turns.serves(&idle, at, ONE, NOW)), [1_001, 1, 1, 1]);
+}
+
 /// The row was made anew, and the load row was not.
 #[tokio::test(start_paused = true)]
 async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {

@@ -1,0 +1,126 @@
+//! The file that is read, and its faults so far.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeValue, Error};
+
+use crate::failure::Failure;
+
+/// The file, and its faults so far.
+pub(super) struct Place<'a> {
+    name: &'a str,
+    text: &'a str,
+    faults: RefCell<Vec<Fault>>,
+}
+
+struct Fault {
+    line: usize,
+    text: String,
+    is_syntax: bool,
+}
+
+/// A fault was found, and is in the list of the place.
+#[derive(Debug)]
+pub(super) struct Faulty;
+
+/// A value of the file that makes sense by itself.
+#[derive(Debug)]
+pub(super) struct Field<T> {
+    pub(super) name: String,
+    pub(super) value: T,
+    /// Where the value is written.
+    at: Range<usize>,
+}
+
+impl<T> Field<T> {
+    pub(super) fn new(name: &str, written: &Spanned<DeValue<'_>>, value: T) -> Self {
+        Self::at(name, written.span(), value)
+    }
+
+    pub(super) fn at(name: &str, at: Range<usize>, value: T) -> Self {
+        Self { name: name.to_owned(), value, at }
+    }
+}
+
+/// The most characters of a value that a message quotes.
+const MOST_QUOTED: usize = 60;
+
+impl<'a> Place<'a> {
+    pub(super) const fn new(name: &'a str, text: &'a str) -> Self {
+        Self { name, text, faults: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    pub(super) fn line_of<T>(&self, field: &Field<T>) -> usize {
+        self.line(field.at.start)
+    }
+
+    /// Notes that a field cannot be used, with its value as the user wrote it.
+    pub(super) fn fault<T>(&self, field: &Field<T>, reason: impl fmt::Display) -> Faulty {
+        self.fault_in(&field.name, field.at.clone(), reason)
+    }
+
+    /// The same, of a value that could not be read.
+    pub(super) fn fault_in(&self, name: &str, at: Range<usize>, reason: impl fmt::Display) -> Faulty {
+        let written = self.text.get(at.clone()).unwrap_or_default().lines().next().unwrap_or_default();
+        let quoted: String = written.chars().take(MOST_QUOTED).collect();
+        let cut = if quoted.len() < written.len() { "..." } else { "" };
+        self.note(at.start, format!("{name} = {quoted}{cut}: {reason}"))
+    }
+
+    /// Notes a fault that is not about a value.
+    pub(super) fn note(&self, at: usize, text: impl fmt::Display) -> Faulty {
+        self.add(at, text, false)
+    }
+
+    fn add(&self, at: usize, text: impl fmt::Display, is_syntax: bool) -> Faulty {
+        let line = self.line(at);
+        self.faults.borrow_mut().push(Fault { line, text: text.to_string(), is_syntax });
+        Faulty
+    }
+
+    /// Notes that this is not TOML. For the usual reason, missing quotes, the message has the line as it should be.
+    pub(super) fn note_syntax(&self, error: &Error) {
+        let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
+        let written = self.text.split('\n').nth(self.line(at) - 1).unwrap_or_default().trim();
+        match without_quotes(written) {
+            Some((name, value)) => {
+                self.add(at, format!("{name} = {value}: write it in quotes: {name} = \"{value}\""), true)
+            }
+            None => self.add(at, error.message(), true),
+        };
+    }
+
+    /// Whether the file is TOML so far. If it is not, what seems to be missing may be what could not be read.
+    pub(super) fn is_toml(&self) -> bool {
+        self.faults.borrow().iter().all(|fault| !fault.is_syntax)
+    }
+
+    /// All faults in the order of the file, a line each; `None` if there are none. Of a line that is not TOML, only
+    /// that is said, and once.
+    pub(super) fn failure(self) -> Option<Failure> {
+        let mut faults = self.faults.into_inner();
+        faults.sort_by_key(|fault| (fault.line, !fault.is_syntax));
+        faults.dedup_by(|next, first| next.line == first.line && (first.is_syntax || next.text == first.text));
+        let lines: Vec<_> =
+            faults.iter().map(|Fault { line, text, .. }| format!("{}:{line}: {text}", self.name)).collect();
+        (!lines.is_empty()).then(|| Failure::new(lines.join("\n")))
+    }
+}
+
+/// The field and the value of a line like `window = 60s`. `None` if quotes would not mend it.
+fn without_quotes(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    let value = value.split(" #").next().unwrap_or(value);
+    let (name, value) = (name.trim(), value.trim());
+    let is_plain = |text: &str, more: &str| {
+        !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter))
+    };
+    (is_plain(name, "_-") && is_plain(value, "_-.#/:@ ")).then_some((name, value))
+}

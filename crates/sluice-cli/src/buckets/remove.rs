@@ -1,0 +1,56 @@
+//! `sluice buckets rm`: removes a bucket, if a person agrees or a script says so.
+
+use std::io::{IsTerminal as _, stderr, stdin};
+
+use clap::Args;
+use sluice_sdk::Client;
+use sluice_sdk::core::Dimension;
+use sluice_sdk::core::schema::table_name;
+
+use super::unknown;
+use crate::connect::client;
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Its name, as in openai#rpm
+    dimension: String,
+    /// Do not ask; without a terminal to ask on, only the sandbox's buckets are removed without this
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) async fn run(options: &Options) -> Result<(), Failure> {
+    let client = client().await?;
+    let dimension = Dimension::new(&options.dimension)?;
+    if !options.yes {
+        // Asked only about a bucket that is there.
+        client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(&client, &dimension))?;
+        confirm(&client, &dimension)?;
+    }
+    if !client.ops().remove_bucket(&dimension).await? {
+        return Err(unknown(&client, &dimension));
+    }
+    println!("removed {dimension}");
+    Ok(())
+}
+
+fn confirm(client: &Client, dimension: &Dimension) -> Result<(), Failure> {
+    if stdin().is_terminal() && stderr().is_terminal() {
+        let question = format!(
+            "Remove {dimension} from table {}? Callers that name it get an error from then on. [y/N]",
+            client.table()
+        );
+        return match crate::output::agrees(&question)? {
+            true => Ok(()),
+            false => Err(Failure::new("nothing was removed")),
+        };
+    }
+    if client.table() == table_name("sandbox") {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "nothing was removed: there is no terminal to ask on; `sluice buckets rm {dimension} --yes` removes it from table {}",
+        client.table()
+    )))
+}

@@ -1,0 +1,58 @@
+//! A question with a few answers, on the terminal.
+
+use std::io::{BufRead, Write};
+
+use crate::failure::Failure;
+
+/// Asks until one of `choices` is named, or its number.
+pub(super) fn ask(question: &str, choices: &[String]) -> Result<String, Failure> {
+    ask_on(&mut std::io::stdin().lock(), &mut std::io::stderr(), question, choices)
+}
+
+fn ask_on(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    question: &str,
+    choices: &[String],
+) -> Result<String, Failure> {
+    writeln!(output, "{question}")?;
+    for (n, choice) in choices.iter().enumerate() {
+        writeln!(output, "  {:>2}  {choice}", n + 1)?;
+    }
+    loop {
+        write!(output, "> ")?;
+        output.flush()?;
+        let mut answer = String::new();
+        if input.read_line(&mut answer)? == 0 {
+            return Err(Failure::new("nothing was written: the input ended before the answer"));
+        }
+        match chosen(answer.trim(), choices) {
+            Some(choice) => return Ok(choice.clone()),
+            None => writeln!(output, "{:?} is none of them: a name of the list, or its number", answer.trim())?,
+        }
+    }
+}
+
+fn chosen<'a>(answer: &str, choices: &'a [String]) -> Option<&'a String> {
+    let by_name = choices.iter().find(|choice| choice.eq_ignore_ascii_case(answer));
+    let by_number = || choices.get(answer.parse::<usize>().ok()?.checked_sub(1)?);
+    by_name.or_else(by_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_asked_until_it_has_an_answer() {
+        let choices = ["Free", "Tier 1", "2"].map(str::to_owned);
+        for (input, answer) in [("tier 1\n", "Tier 1"), ("5\n\n1\n", "Free"), ("2\n", "2")] {
+            let mut output = Vec::new();
+            assert_eq!(ask_on(&mut input.as_bytes(), &mut output, "Which?", &choices).unwrap(), answer);
+            let said = String::from_utf8(output).unwrap();
+            assert!(said.starts_with("Which?\n   1  Free\n   2  Tier 1\n"), "{said}");
+            assert_eq!(said.matches("is none of them").count(), input.lines().count() - 1, "{said}");
+        }
+        assert!(ask_on(&mut "".as_bytes(), &mut Vec::new(), "Which?", &choices).is_err());
+    }
+}

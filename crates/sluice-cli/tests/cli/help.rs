@@ -1,0 +1,101 @@
+//! What the command says of itself.
+
+use super::*;
+
+fn said(arguments: &[&str]) -> String {
+    let output = sluice().args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn without_arguments_it_says_what_to_do_next() {
+    let first = said(&[]);
+    for command in ["sluice demo", "sluice init", "sluice sandbox", "sluice --help"] {
+        assert!(first.contains(command), "{command}: {first}");
+    }
+    let named = sluice().env("SLUICE_ENV", "pre").output().unwrap();
+    let named = text(&named.stdout);
+    assert!(
+        named.contains("names pre") && named.contains("sluice doctor") && !named.contains("sluice init"),
+        "{named}"
+    );
+    assert!(first.lines().all(|line| line.chars().count() <= 80), "{first}");
+    assert!(!first.contains('\u{1b}'), "no colour where there is no terminal: {first:?}");
+}
+
+#[test]
+fn help_lists_commands_by_who_uses_them() {
+    for arguments in [&["--help"][..], &["-h"], &["help"]] {
+        let help = said(arguments);
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+        assert!(at("Begin:") < at("  init ") && at("  init ") < at("Set limits:"), "{help}");
+        assert!(at("See what happens:") < at("  watch ") && at("  watch ") < at("Test and measure:"), "{help}");
+        assert!(!help.contains("stress-worker") && !help.contains('\u{1b}'), "{help}");
+    }
+}
+
+#[test]
+fn colours_follow_no_color() {
+    let colours = |name: &str| {
+        let output = sluice().args(["--help"]).env("CLICOLOR_FORCE", "1").env(name, "1").output().unwrap();
+        text(&output.stdout).contains('\u{1b}')
+    };
+    assert!(colours("TERM_PROGRAM"), "forced");
+    let output = sluice().args(["acquire", "openai#rpm"]).env("NO_COLOR", "1").output().unwrap();
+    assert!(!text(&output.stderr).contains('\u{1b}'), "{}", text(&output.stderr));
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = said(&["completions", shell]);
+        assert!(completions.contains("cool-down") && completions.contains("ticket-within"), "{shell}");
+        assert!(!completions.contains("stress-worker"), "{shell}");
+    }
+    let page = said(&["man"]);
+    assert!(page.contains(".TH sluice 1") && page.contains("sluice\\-buckets(1)"), "{page}");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
+    said(&["man", "--dir", folder.to_str().unwrap()]);
+    let pages: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    for page in ["sluice.1", "sluice-buckets.1", "sluice-buckets-apply.1", "sluice-run.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    assert!(!pages.iter().any(|name| name == "sluice-stress-worker.1"), "{pages:?}");
+}
+
+/// From nothing to a sandbox with the limits that it wrote.
+#[test]
+fn init_writes_what_a_product_needs_to_begin_with() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("My Product");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let dir = folder.to_str().unwrap();
+    let arguments = ["init", "--vendor", "groq", "--model", "openai/gpt-oss-120b", "--env", "sandbox", "--dir", dir];
+    let init = said(&arguments);
+    for part in ["sluice sandbox --buckets", "SLUICE_ENV=sandbox SLUICE_CALLER=my-product", ".vendor(\"groq\")"] {
+        assert!(init.contains(part), "{part}: {init}");
+    }
+    let terraform = std::fs::read_to_string(folder.join("sluice.sandbox.tfvars")).unwrap();
+    assert!(terraform.contains("\"my-product\" = { vendors = [\"groq\"] }"), "{terraform}");
+    let sandbox = Sandbox::start(&["--buckets", folder.join("limits.sandbox.toml").to_str().unwrap()]);
+    assert!(sandbox.stdout(&["buckets", "list"]).contains("groq#openai/gpt-oss-120b#rpm"));
+    let again = sluice().args(arguments).output().unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        text(&again.stderr).contains("limits.sandbox.toml: it exists, and is not overwritten"),
+        "{}",
+        text(&again.stderr)
+    );
+    for (missing, says) in [
+        (&["init", "--dir", dir][..], "name --vendor, one of: alibaba, anthropic"),
+        (&["init", "--dir", dir, "--vendor", "groq"], "name --env, one of: sandbox, pre, prod"),
+        (&["init", "--dir", dir, "--vendor", "openai", "--env", "pre"], "name --tier, one of: "),
+    ] {
+        let output = sluice().args(missing).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains("there is no terminal to ask on") && said.contains(says), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing else was written");
+}
