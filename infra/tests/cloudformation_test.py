@@ -367,7 +367,8 @@ LEFT_OUT = (
 
 def compared(template: dict, parameters: dict) -> list[str]:
     agreed = wiring.agreed("prod")
-    # CloudFormation orders resources by their references. A rule there holds its target, and is made before its permission.
+    # CloudFormation orders resources by their references. A rule there holds its target, and comes before its
+    # permission.
     wanted = {
         address: without(values, "id", "url", "filename", "depends_on")
         for address, values in agreed.items()
