@@ -175,9 +175,12 @@ def alarm(planned: dict) -> dict:
     topic = when(
         "HasCriticalTopic" if critical else "HasWarningTopic", [{"Ref": "CriticalTopicArn" if critical else "WarningTopicArn"}]
     )
+    text = planned["alarm_description"].replace(RUNBOOK, "${RunbookUrl}")
+    if what in THRESHOLDS:
+        text = re.sub(rf"\b{planned['threshold']}(?= times| or more)", f"${{{THRESHOLDS[what]}}}", text)
     properties = {
         "AlarmName": named(planned["alarm_name"]),
-        "AlarmDescription": {"Fn::Sub": planned["alarm_description"].replace(RUNBOOK, "${RunbookUrl}")},
+        "AlarmDescription": {"Fn::Sub": text},
         "ComparisonOperator": planned["comparison_operator"],
         "Threshold": {"Ref": THRESHOLDS[what]} if what in THRESHOLDS else planned["threshold"],
         "EvaluationPeriods": planned["evaluation_periods"],

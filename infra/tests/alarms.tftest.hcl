@@ -18,7 +18,8 @@ run "each_alarm_watches_what_its_name_says" {
     source = "./modules/alarms"
   }
 
-  # Name, metric, dimension, and when it goes off: statistic, comparison, threshold, period, how many of how many, and what silence means.
+  # Name, metric, dimension, and when it goes off: statistic, comparison, threshold, period, how many of how
+  # many, and what silence means.
   assert {
     condition = {
       for name, a in aws_cloudwatch_metric_alarm.this : name => join(" ", [
@@ -59,7 +60,8 @@ run "throttled_reads_and_writes_are_added_up" {
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.throttles.metric_query : q.expression if q.return_data == true]) == "FILL(reads, 0) + FILL(writes, 0)"
+      one([for q in aws_cloudwatch_metric_alarm.throttles.metric_query :
+      q.expression if q.return_data == true]) == "FILL(reads, 0) + FILL(writes, 0)"
       && { for q in aws_cloudwatch_metric_alarm.throttles.metric_query : q.id => one(q.metric).metric_name if length(q.metric) == 1 } == { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" }
       && alltrue([for q in aws_cloudwatch_metric_alarm.throttles.metric_query : one(q.metric).dimensions.TableName == "the-table" && one(q.metric).namespace == "AWS/DynamoDB" && one(q.metric).stat == "Sum" && one(q.metric).period == 300 if length(q.metric) == 1])
     )
@@ -87,7 +89,9 @@ run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps)"
+      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
+        q.expression
+      if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps)"
       && one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == "sweeps Sluice Sweeps pre Sum 300"
       && aws_cloudwatch_metric_alarm.no_sweep.comparison_operator == "LessThanThreshold"
       && aws_cloudwatch_metric_alarm.no_sweep.threshold == 1
@@ -112,7 +116,10 @@ run "a_leap_year_has_its_day" {
   }
 
   assert {
-    condition     = strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]), "< ${1861919940 + 1800},")
+    condition = (
+      strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
+      q.expression if q.return_data == true]), "< ${1861919940 + 1800},")
+    )
     error_message = "The last minute of 2028 is 1861919940."
   }
 }
@@ -127,7 +134,10 @@ run "the_time_of_the_first_plan_stays" {
   }
 
   assert {
-    condition     = strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : q.expression if q.return_data == true]), "< ${1772325000 + 1800},")
+    condition = (
+      strcontains(one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
+      q.expression if q.return_data == true]), "< ${1772325000 + 1800},")
+    )
     error_message = "A later apply begins no second grace."
   }
 }
@@ -138,12 +148,16 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
   }
 
   variables {
-    sweep_interval_seconds = 3600
+    sweep_interval_seconds    = 3600
+    restored_slots_threshold  = 77
+    refusals_threshold        = 88
+    vendor_refusals_threshold = 99
   }
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(q.metric).period if length(q.metric) == 1]) == 3600
+      one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
+      one(q.metric).period if length(q.metric) == 1]) == 3600
       && { for name, a in aws_cloudwatch_metric_alarm.this : name => a.period if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name) } == {
         reconciler-errors = 3600
         dead-letters      = 3600
@@ -155,12 +169,27 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
     error_message = "Periods follow the schedule: each holds at least one sweep, and what lasts is seen in three."
   }
 
+  assert {
+    condition = alltrue([
+      for name, words in {
+        restored-slots  = "In each of four periods of 60 minutes, sweeps have restored 77 or more slots"
+        caller-refusals = "In each of four periods of 60 minutes, callers have been refused slots or shed requests 88 times"
+        refusals        = "In each of four periods of 15 minutes, callers that print metrics were refused 88 times"
+        vendor-refusals = "more than 99 times in 15 minutes"
+        deadline-hit    = "For 180 minutes"
+      } : strcontains(aws_cloudwatch_metric_alarm.this[name].alarm_description, words)
+    ])
+    error_message = "The text of an alarm has the alarm's own threshold and period."
+  }
+
   # CloudWatch: a period is a day at most, and all periods together seven days; a day if a period is below an
   # hour.
   assert {
     condition = alltrue([
       for a in values(aws_cloudwatch_metric_alarm.this) :
-      a.period <= 86400 && a.period % 60 == 0 && a.period * a.evaluation_periods <= (a.period >= 3600 ? 604800 : 86400)
+      a.period <= 86400
+      && a.period % 60 == 0
+      && a.period * a.evaluation_periods <= (a.period >= 3600 ? 604800 : 86400)
     ])
     error_message = "CloudWatch does not take such a period."
   }
@@ -176,7 +205,10 @@ run "a_schedule_of_a_day_fits_into_cloudwatch" {
   }
 
   assert {
-    condition     = alltrue([for a in values(aws_cloudwatch_metric_alarm.this) : a.period <= 86400 && a.period * a.evaluation_periods <= 604800])
+    condition = (
+      alltrue([for a in values(aws_cloudwatch_metric_alarm.this) : a.period <= 86400
+      && a.period * a.evaluation_periods <= 604800])
+    )
     error_message = "CloudWatch does not take such a period."
   }
 }
@@ -188,9 +220,11 @@ run "dynamodbs_own_failures_are_added_up_over_operations" {
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
+      one([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query :
+      q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
       && toset([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName, one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == toset([
-        for operation in ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan", "TransactWriteItems"] : "AWS/DynamoDB SystemErrors the-table ${operation} Sum 60"
+        for operation in ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan", "TransactWriteItems"] :
+        "AWS/DynamoDB SystemErrors the-table ${operation} Sum 60"
       ])
       && aws_cloudwatch_metric_alarm.system_errors.comparison_operator == "GreaterThanOrEqualToThreshold"
       && aws_cloudwatch_metric_alarm.system_errors.threshold == 10
@@ -209,7 +243,8 @@ run "dynamodb_out_for_callers_is_five_minutes_of_ten" {
 
   assert {
     condition = (
-      one([for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.expression if q.return_data == true]) == "FILL(unavailable, 0) + FILL(out, 0)"
+      one([for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query :
+      q.expression if q.return_data == true]) == "FILL(unavailable, 0) + FILL(out, 0)"
       && { for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1 } == {
         unavailable = "Sluice Unavailable the-table Sum 60"
         out         = "Sluice DynamoDbOut the-table Sum 60"
@@ -252,7 +287,10 @@ run "callers_of_a_table_with_a_prefix_print_its_whole_name" {
   }
 
   assert {
-    condition     = output.settings.environment_of_callers == "acme-ontopix-vendor-buckets-pre" && output.settings.environment == "acme-pre"
+    condition = (
+      output.settings.environment_of_callers == "acme-ontopix-vendor-buckets-pre"
+      && output.settings.environment == "acme-pre"
+    )
     error_message = "Else the alarms of callers would look at a metric that nobody prints."
   }
 }
@@ -317,9 +355,11 @@ run "every_alarm_is_named_explained_and_heard" {
   assert {
     condition = {
       for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
-      trimprefix(a.alarm_name, "sluice-pre-") => one(a.alarm_actions) if one(a.alarm_actions) != "arn:aws:sns:eu-central-1:111122223333:tomorrow"
+      trimprefix(a.alarm_name, "sluice-pre-") => one(a.alarm_actions)
+      if one(a.alarm_actions) != "arn:aws:sns:eu-central-1:111122223333:tomorrow"
       } == {
-      for name in ["no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable"] : name => "arn:aws:sns:eu-central-1:111122223333:now"
+      for name in ["no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable"] :
+      name => "arn:aws:sns:eu-central-1:111122223333:now"
     }
     error_message = "An alarm tells the wrong topic."
   }
@@ -361,7 +401,8 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition = { for name, a in aws_cloudwatch_metric_alarm.this : name => a.threshold if a.threshold > 1 } == {
+    condition = { for name, a in aws_cloudwatch_metric_alarm.this :
+      name => a.threshold if a.threshold > 1 } == {
       restored-slots    = 3
       drift             = 4
       leak              = 5

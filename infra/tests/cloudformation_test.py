@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The templates of infra/cloudformation against the same assertions as Terraform: what CloudFormation would make of them for prod is
-compared, value by value, with planned/prod.json, and obeys the rules of wiring.py. Then faults are planted in the template.
+"""The templates of infra/cloudformation against the same assertions as Terraform: what CloudFormation would
+make of them for prod is compared, value by value, with planned/prod.json, and obeys the rules of wiring.py.
+Then faults are planted in the template.
 
-The transform of SAM is AWS's own (aws-sam-translator); the functions of a template are resolved here. Needs aws-sam-translator.
+The transform of SAM is AWS's own (aws-sam-translator); the functions of a template are resolved here. Needs
+aws-sam-translator.
 """
 
 import copy
@@ -64,7 +66,9 @@ class Stack:
     """A template as CloudFormation would read it, with these parameters."""
 
     def __init__(self, template: dict, parameters: dict):
-        self.parameters = {name: parameters.get(name, one.get("Default")) for name, one in template["Parameters"].items()}
+        self.parameters = {
+            name: parameters.get(name, one.get("Default")) for name, one in template["Parameters"].items()
+        }
         missing = [name for name, value in self.parameters.items() if value is None]
         assert not missing, f"parameters without a value: {missing}"
         self.rules = template.get("Rules", {})
@@ -123,7 +127,12 @@ class Stack:
         return self.attribute(*name.split(".", 1)) if "." in name else self.ref(name)
 
     def ref(self, name: str):
-        pseudo = {"AWS::NoValue": self.NOTHING, "AWS::Region": REGION, "AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}
+        pseudo = {
+            "AWS::NoValue": self.NOTHING,
+            "AWS::Region": REGION,
+            "AWS::Partition": "aws",
+            "AWS::AccountId": ACCOUNT,
+        }
         if name in pseudo:
             return pseudo[name]
         if name in self.parameters:
@@ -172,7 +181,9 @@ def table(given: dict) -> tuple[dict, list]:
     assert schema["KeyType"] == "HASH"
     ttl, restore = given.pop("TimeToLiveSpecification"), given.pop("PointInTimeRecoverySpecification")
     insights = given.pop("ContributorInsightsSpecification")
-    more = [("aws_dynamodb_contributor_insights", {"mode": insights["Mode"], "table_name": given["TableName"]})]
+    more = [
+        ("aws_dynamodb_contributor_insights", {"mode": insights["Mode"], "table_name": given["TableName"]})
+    ]
     return {
         "name": given.pop("TableName"),
         "attribute": [{"name": key["AttributeName"], "type": key["AttributeType"]}],
@@ -200,9 +211,17 @@ def function(given: dict) -> tuple[dict, list]:
 
 def role(given: dict) -> tuple[dict, list]:
     name, more = given.pop("RoleName"), []
-    more += [("aws_iam_role_policy_attachment", {"policy_arn": arn, "role": name}) for arn in given.pop("ManagedPolicyArns")]
+    more += [
+        ("aws_iam_role_policy_attachment", {"policy_arn": arn, "role": name})
+        for arn in given.pop("ManagedPolicyArns")
+    ]
     for policy in given.pop("Policies"):
-        more.append(("aws_iam_role_policy", {"name": policy["PolicyName"], "policy": policy["PolicyDocument"], "role": name}))
+        more.append(
+            (
+                "aws_iam_role_policy",
+                {"name": policy["PolicyName"], "policy": policy["PolicyDocument"], "role": name},
+            )
+        )
     return {"name": name, "assume_role_policy": given.pop("AssumeRolePolicyDocument"), **snaked(given)}, more
 
 
@@ -211,7 +230,12 @@ def rule(given: dict) -> tuple[dict, list]:
     for target in given.pop("Targets"):
         retries, dead = target["RetryPolicy"], target["DeadLetterConfig"]
         retries = {snake(name).replace("_event_age", "_event_age"): value for name, value in retries.items()}
-        made = {"arn": target["Arn"], "rule": given["Name"], "retry_policy": [retries], "dead_letter_config": [snaked(dead)]}
+        made = {
+            "arn": target["Arn"],
+            "rule": given["Name"],
+            "retry_policy": [retries],
+            "dead_letter_config": [snaked(dead)],
+        }
         more.append(("aws_cloudwatch_event_target", made))
     # Enabled is what Terraform says by saying nothing.
     if given["State"] == "ENABLED":
@@ -227,7 +251,9 @@ def alarm(given: dict) -> tuple[dict, list]:
         made = {name: value for name, value in snaked(one, "MetricStat").items() if value is not False}
         if "MetricStat" in one:
             stat = one["MetricStat"]
-            metric = snaked(stat["Metric"], "Dimensions") | {"dimensions": dimensions(stat["Metric"]["Dimensions"])}
+            metric = snaked(stat["Metric"], "Dimensions") | {
+                "dimensions": dimensions(stat["Metric"]["Dimensions"])
+            }
             made["metric"] = [metric | {"period": stat["Period"], "stat": stat["Stat"]}]
         return made
 
@@ -299,7 +325,9 @@ def addressed(kind: str, values: dict, planned: dict) -> str:
     of_kind = {address: one for address, one in planned.items() if re.search(rf"(^|\.){kind}\.", address)}
     named = BY_ADDRESS.get(kind, {}).get(values.get("name"))
     same = [address for address, one in of_kind.items() if one.get("alarm_name") == values.get("alarm_name")]
-    return named or (same[0] if len(same) == 1 else f"{kind} {values.get('name') or values.get('alarm_name')}")
+    return named or (
+        same[0] if len(same) == 1 else f"{kind} {values.get('name') or values.get('alarm_name')}"
+    )
 
 
 def without(values: dict, *names: str) -> dict:
@@ -339,8 +367,12 @@ LEFT_OUT = (
 
 def compared(template: dict, parameters: dict) -> list[str]:
     agreed = wiring.agreed("prod")
+    # CloudFormation orders resources by their references. A rule there holds its target, and comes before its
+    # permission.
     wanted = {
-        address: without(values, "id", "url", "filename") for address, values in agreed.items() if address not in LEFT_OUT
+        address: without(values, "id", "url", "filename", "depends_on")
+        for address, values in agreed.items()
+        if address not in LEFT_OUT
     }
     made = in_terms_of_terraform(template, parameters, agreed)
     found = wiring.differences(wanted, made)
@@ -366,24 +398,32 @@ class CloudFormation(unittest.TestCase):
         stack = Stack(template("product"), given)
         made = stack.value(stack.resources["Policy"]["Properties"])
         self.assertEqual(made["PolicyDocument"], planned["policy"])
-        self.assertEqual((made["ManagedPolicyName"], made["Description"]), (planned["name"], planned["description"]))
+        self.assertEqual(
+            (made["ManagedPolicyName"], made["Description"]), (planned["name"], planned["description"])
+        )
 
     def test_prod_is_refused_while_its_alarms_reach_nobody(self):
         broken = Stack(template("sluice"), without(PROD, "CriticalTopicArn")).broken()
         self.assertEqual(len(broken), 1)
-        self.assertEqual(Stack(template("sluice"), without(PROD, "CriticalTopicArn") | {"Environment": "pre"}).broken(), [])
+        self.assertEqual(
+            Stack(template("sluice"), without(PROD, "CriticalTopicArn") | {"Environment": "pre"}).broken(), []
+        )
 
     def test_each_release_is_a_version_of_its_own_and_the_one_before_stays(self):
         def version(**changed):
             resources = Stack(template("sluice"), PROD | changed).resources
-            ((name, one),) = [(name, one) for name, one in resources.items() if one["Type"] == "AWS::Lambda::Version"]
+            ((name, one),) = [
+                (name, one) for name, one in resources.items() if one["Type"] == "AWS::Lambda::Version"
+            ]
             self.assertEqual(
                 (one["DeletionPolicy"], resources["ReconcilerAliaslive"]["Properties"]["FunctionVersion"]),
                 ("Retain", {"Fn::GetAtt": [name, "Version"]}),
             )
             return name
 
-        self.assertEqual((version(), version(Release="b")), ("ReconcilerVersion2611260500", "ReconcilerVersionb"))
+        self.assertEqual(
+            (version(), version(Release="b")), ("ReconcilerVersion2611260500", "ReconcilerVersionb")
+        )
 
     def test_a_prefix_begins_every_name_and_callers_are_looked_for_by_their_table(self):
         stack = Stack(template("sluice"), PROD | {"NamePrefix": "acme-"})
@@ -392,7 +432,10 @@ class CloudFormation(unittest.TestCase):
             if name and kind != "aws_lambda_alias":
                 shown = stack.name_of(logical)[1]
                 self.assertTrue(
-                    shown.removeprefix("/aws/lambda/").removeprefix("arn:aws:").split(":")[-1].startswith(("acme-", "live")),
+                    shown.removeprefix("/aws/lambda/")
+                    .removeprefix("arn:aws:")
+                    .split(":")[-1]
+                    .startswith(("acme-", "live")),
                     shown,
                 )
         (looked_at,) = stack.value(stack.resources["AlarmRefusals"]["Properties"]["Dimensions"])
@@ -401,7 +444,10 @@ class CloudFormation(unittest.TestCase):
         self.assertEqual(looked_at["Value"], "acme-prod")
 
     def test_a_sandbox_is_unprotected_and_without_topics_nobody_is_told(self):
-        stack = Stack(template("sluice"), {"Environment": "sandbox", "PackageBucket": "a", "PackageKey": "b", "Release": "c"})
+        stack = Stack(
+            template("sluice"),
+            {"Environment": "sandbox", "PackageBucket": "a", "PackageKey": "b", "Release": "c"},
+        )
         self.assertIs(stack.value(stack.resources["Table"]["Properties"])["DeletionProtectionEnabled"], False)
         self.assertNotIn("AlarmActions", stack.value(stack.resources["AlarmDrift"]["Properties"]))
         self.assertNotIn("Version", stack.value(stack.resources["Reconciler"]["Properties"]["Code"]))
@@ -421,7 +467,10 @@ class CloudFormation(unittest.TestCase):
             return lambda resources: resources.update({name: {"Type": kind, "Properties": properties}})
 
         properties = "Properties"
-        open_policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["dynamodb:*"], "Resource": "*"}]}
+        open_policy = {
+            "Version": "2012-10-17",
+            "Statement": [{"Effect": "Allow", "Action": ["dynamodb:*"], "Resource": "*"}],
+        }
         faults = {
             "the rule is disabled": set_at("Schedule", properties, "State", "DISABLED"),
             "the schedule starts what was uploaded last": set_at(
@@ -436,21 +485,42 @@ class CloudFormation(unittest.TestCase):
             "a second policy": lambda resources: resources["Role"][properties]["Policies"].append(
                 {"PolicyName": "more", "PolicyDocument": open_policy}
             ),
-            "an alarm of another function": set_at("AlarmReconcilerErrors", properties, "Dimensions", 0, "Value", "another"),
+            "an alarm of another function": set_at(
+                "AlarmReconcilerErrors", properties, "Dimensions", 0, "Value", "another"
+            ),
             "an urgent alarm at the wrong topic": set_at(
                 "AlarmNoSweep", properties, "AlarmActions", [{"Ref": "WarningTopicArn"}]
             ),
-            "another table": set_at("Reconciler", properties, "Environment", "Variables", "SLUICE_TABLE_NAME", "another"),
-            "anybody takes the role": set_at("Role", properties, "AssumeRolePolicyDocument", "Statement", 0, "Principal", "*"),
-            "rows expire by ttl": set_at("Table", properties, "TimeToLiveSpecification", "AttributeName", "ttl"),
+            "another table": set_at(
+                "Reconciler", properties, "Environment", "Variables", "SLUICE_TABLE_NAME", "another"
+            ),
+            "anybody takes the role": set_at(
+                "Role", properties, "AssumeRolePolicyDocument", "Statement", 0, "Principal", "*"
+            ),
+            "rows expire by ttl": set_at(
+                "Table", properties, "TimeToLiveSpecification", "AttributeName", "ttl"
+            ),
             "a rule more": add(
-                "Second", "AWS::Events::Rule", Name="second", ScheduleExpression="rate(1 minute)", State="ENABLED", Targets=[]
+                "Second",
+                "AWS::Events::Rule",
+                Name="second",
+                ScheduleExpression="rate(1 minute)",
+                State="ENABLED",
+                Targets=[],
             ),
             "a policy more": add(
-                "Second", "AWS::IAM::ManagedPolicy", ManagedPolicyName="second", Path="/", PolicyDocument=open_policy
+                "Second",
+                "AWS::IAM::ManagedPolicy",
+                ManagedPolicyName="second",
+                Path="/",
+                PolicyDocument=open_policy,
             ),
-            "no restore": set_at("Table", properties, "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled", False),
-            "the dashboard shows another table": lambda resources: resources["Dashboard"][properties]["DashboardBody"].update(
+            "no restore": set_at(
+                "Table", properties, "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled", False
+            ),
+            "the dashboard shows another table": lambda resources: resources["Dashboard"][properties][
+                "DashboardBody"
+            ].update(
                 {
                     "Fn::Sub": resources["Dashboard"][properties]["DashboardBody"]["Fn::Sub"][0]
                     .replace("${Table}", "another")

@@ -21,11 +21,13 @@ run "the_dashboard_shows_every_metric_that_is_published" {
     error_message = "The dashboard is sluice-{env}."
   }
 
-  # Namespace, name and dimensions of every metric in every chart: names with a typing error show up here, and nowhere else.
+  # Namespace, name and dimensions of every metric in every chart: names with a typing error show up here, and
+  # nowhere else.
   assert {
     condition = toset(flatten([
       for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [
-        for m in w.properties.metrics : join(" ", [for part in m : part if can(tostring(part))]) if can(tostring(m[0]))
+        for m in w.properties.metrics :
+        join(" ", [for part in m : part if can(tostring(part))]) if can(tostring(m[0]))
       ] if w.type == "metric"
       ])) == toset([
       "AWS/DynamoDB SuccessfulRequestLatency TableName the-table Operation UpdateItem",
@@ -98,7 +100,10 @@ run "every_chart_has_a_title_units_and_a_place_of_its_own" {
   assert {
     condition = alltrue([
       for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets :
-      length(w.properties.title) > 10 && length(w.properties.yAxis.left.label) > 0 && w.properties.region == "eu-west-1" && w.properties.period == 300
+      length(w.properties.title) > 10
+      && length(w.properties.yAxis.left.label) > 0
+      && w.properties.region == "eu-west-1"
+      && w.properties.period == 300
       if w.type == "metric"
     ])
     error_message = "A chart lacks title, unit, region or period."
@@ -106,7 +111,9 @@ run "every_chart_has_a_title_units_and_a_place_of_its_own" {
 
   assert {
     condition = alltrue([
-      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : w.x + w.width <= 24 && floor(w.x) == w.x && floor(w.width) == w.width
+      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : w.x + w.width <= 24
+      && floor(w.x) == w.x
+      && floor(w.width) == w.width
     ])
     error_message = "A widget stands beyond the 24 columns, or between two."
   }
@@ -121,7 +128,8 @@ run "every_chart_has_a_title_units_and_a_place_of_its_own" {
 
   assert {
     condition = one([
-      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : w.properties.alarms if w.type == "alarm"
+      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets :
+      w.properties.alarms if w.type == "alarm"
     ]) == ["arn:aws:cloudwatch:eu-west-1:111122223333:alarm:the-alarm"]
     error_message = "The alarms stand on the dashboard."
   }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a product's policy stops, tried: a role with one product's policy tries every write on another vendor's rows, while its own work
-goes on.
+"""What a product's policy stops, tried: a role with one product's policy tries every write on another
+vendor's rows, while its own work goes on.
 
-There is no IAM here. A proxy stands before the embedded engine (`sluice sandbox`), reads each request, and asks iam.py whether the
-policies that Terraform plans for prod (planned/prod.json) allow it to the role, which the access key names. The work is that of
-the command `sluice`, which uses the SDK. Needs the command (localstack/sluice; SLUICE_CLI names one that is built).
+There is no IAM here. A proxy stands before the embedded engine (`sluice sandbox`), reads each request, and
+asks iam.py whether the policies that Terraform plans for prod (planned/prod.json) allow it to the role, which
+the access key names. The work is that of the command `sluice`, which uses the SDK. Needs the command
+(localstack/sluice; SLUICE_CLI names one that is built).
 """
 
 import http.client
@@ -71,7 +72,9 @@ def policies() -> dict[str, list[dict]]:
     def ends(with_: str) -> list[dict]:
         return [document for address, document in made.items() if address.endswith(with_)]
 
-    roles = {product: ends(f'product_policy["{product}"].aws_iam_policy.caller') for product in ("chat", "voice")}
+    roles = {
+        product: ends(f'product_policy["{product}"].aws_iam_policy.caller') for product in ("chat", "voice")
+    }
     roles |= {"operator": ends(".operator"), "reader": ends(".reader"), "nobody": []}
     assert all(len(documents) == 1 for role, documents in roles.items() if role != "nobody")
     return roles
@@ -107,16 +110,25 @@ class Proxy(BaseHTTPRequestHandler):
         for call in iam.calls(operation, body, arn_of):
             why = iam.refusal(self.roles[role], call)
             if why:
-                return f"User: {role} is not authorized to perform: {call.action} on resource: {call.resource} {why}"
+                return (
+                    f"User: {role} is not authorized to perform: {call.action} "
+                    f"on resource: {call.resource} {why}"
+                )
         return None
 
     def forward(self, body: bytes):
         if self.connection_to_engine is None:
             self.connection_to_engine = http.client.HTTPConnection(self.engine)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")
+        }
         self.connection_to_engine.request("POST", "/", body, headers)
         reply = self.connection_to_engine.getresponse()
-        kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in ("content-length", "connection")]
+        kept = [
+            (name, value)
+            for name, value in reply.getheaders()
+            if name.lower() not in ("content-length", "connection")
+        ]
         self.answer(reply.status, reply.read(), kept)
 
     def finish(self):
@@ -169,7 +181,9 @@ class Sandbox:
             "X-Amz-Target": f"DynamoDB_20120810.{operation}",
             "Content-Type": "application/x-amz-json-1.0",
             "X-Amz-Date": "20260101T000000Z",
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={role}/20260101/eu-central-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
+            "Authorization": f"AWS4-HMAC-SHA256 "
+            f"Credential={role}/20260101/eu-central-1/dynamodb/aws4_request, "
+            f"SignedHeaders=host, Signature=0",
         }
         connection.request("POST", "/", json.dumps(body), headers)
         reply = connection.getresponse()
@@ -217,7 +231,7 @@ def key(name: str) -> dict:
 
 
 def writes(row: str, own: str) -> dict[str, tuple[str, dict]]:
-    """Every way to write a row, by name: an operation, and its body. `own` is a row that the role may write."""
+    """Every way to write a row, by name: an operation, and its body. The role may write the row `own`."""
     item = key(row) | {"cost": {"N": "1"}}
     update = {
         "UpdateExpression": "SET #n = :n",
@@ -241,16 +255,34 @@ def writes(row: str, own: str) -> dict[str, tuple[str, dict]]:
         "UpdateItem, set": ("UpdateItem", {"TableName": TABLE, "Key": key(row), **update}),
         "UpdateItem, remove": ("UpdateItem", {"TableName": TABLE, "Key": key(row), **remove}),
         "DeleteItem": ("DeleteItem", {"TableName": TABLE, "Key": key(row)}),
-        "BatchWriteItem, put": ("BatchWriteItem", {"RequestItems": {TABLE: [{"PutRequest": {"Item": item}}]}}),
-        "BatchWriteItem, delete": ("BatchWriteItem", {"RequestItems": {TABLE: [{"DeleteRequest": {"Key": key(row)}}]}}),
-        **{f"TransactWriteItems, {name}": ("TransactWriteItems", {"TransactItems": [part]}) for name, part in parts.items()},
+        "BatchWriteItem, put": (
+            "BatchWriteItem",
+            {"RequestItems": {TABLE: [{"PutRequest": {"Item": item}}]}},
+        ),
+        "BatchWriteItem, delete": (
+            "BatchWriteItem",
+            {"RequestItems": {TABLE: [{"DeleteRequest": {"Key": key(row)}}]}},
+        ),
         **{
-            f"TransactWriteItems, own row and {name}": ("TransactWriteItems", {"TransactItems": [beside, part]})
+            f"TransactWriteItems, {name}": ("TransactWriteItems", {"TransactItems": [part]})
             for name, part in parts.items()
         },
-        **{f"ExecuteStatement, {name}": ("ExecuteStatement", {"Statement": text}) for name, text in sql.items()},
         **{
-            f"ExecuteTransaction, {name}": ("ExecuteTransaction", {"TransactStatements": [{"Statement": text}]})
+            f"TransactWriteItems, own row and {name}": (
+                "TransactWriteItems",
+                {"TransactItems": [beside, part]},
+            )
+            for name, part in parts.items()
+        },
+        **{
+            f"ExecuteStatement, {name}": ("ExecuteStatement", {"Statement": text})
+            for name, text in sql.items()
+        },
+        **{
+            f"ExecuteTransaction, {name}": (
+                "ExecuteTransaction",
+                {"TransactStatements": [{"Statement": text}]},
+            )
             for name, text in sql.items()
         },
         **{
@@ -292,8 +324,8 @@ class Denial(unittest.TestCase):
         return said
 
     def test_every_write_on_another_vendors_rows_is_refused_and_own_work_goes_on(self):
-        # What the other product has: buckets, the load of one, a lease that is held, a ticket; and a vendor whose
-        # name begins alike.
+        # What the other product has: buckets, the load of one, a lease that is held, a ticket; and a vendor
+        # whose name begins alike.
         holder = self.sandbox.begin("voice", "acquire", "elevenlabs#concurrent", "--hold", "60s")
         self.addCleanup(holder.communicate)
         self.addCleanup(holder.terminate)
@@ -301,7 +333,10 @@ class Denial(unittest.TestCase):
         while not (leases := [row for row in self.sandbox.rows() if row.startswith("lease#elevenlabs#")]):
             self.assertLess(time.monotonic(), end, "no lease was written")
             time.sleep(0.1)
-        ticket = {"TableName": TABLE, "Item": key("ticket#elevenlabs#0193") | {"purge_at": {"N": "4000000000"}}}
+        ticket = {
+            "TableName": TABLE,
+            "Item": key("ticket#elevenlabs#0193") | {"purge_at": {"N": "4000000000"}},
+        }
         load = {"TableName": TABLE, "Item": key("load#elevenlabs#concurrent") | {"refused": {"N": "1"}}}
         for item in (ticket, load):
             self.assertEqual(self.sandbox.ask("admin", "PutItem", **item)[0], 200)
@@ -336,7 +371,9 @@ class Denial(unittest.TestCase):
             for name, (operation, body) in writes(row, "openai#slow").items():
                 status, said = self.sandbox.ask("chat", operation, **body)
                 self.assertEqual(
-                    (status, said.get("__type", "").split("#")[-1]), (400, "AccessDeniedException"), f"{name} of {row}: {said}"
+                    (status, said.get("__type", "").split("#")[-1]),
+                    (400, "AccessDeniedException"),
+                    f"{name} of {row}: {said}",
                 )
                 refused += 1
         for operation, body in ON_THE_TABLE.items():
@@ -348,25 +385,40 @@ class Denial(unittest.TestCase):
             self.assertEqual(process.returncode, 0, out + err)
             self.assertGreater(json.loads(out.splitlines()[-1])["grants"], 50, out)
         after = self.sandbox.rows()
-        self.assertEqual({row: after.get(row) for row in theirs + new}, {row: before.get(row) for row in theirs + new})
-        self.assertEqual(after["openai#slow"], before["openai#slow"], "nor was a part of a transaction applied")
+        self.assertEqual(
+            {row: after.get(row) for row in theirs + new}, {row: before.get(row) for row in theirs + new}
+        )
+        self.assertEqual(
+            after["openai#slow"], before["openai#slow"], "nor was a part of a transaction applied"
+        )
         # Without the proxy's refusal each of these writes is accepted: the engine knows no rights.
         self.assertEqual(
-            self.sandbox.ask("admin", "UpdateItem", **writes("openai2#rpm", "openai#rpm")["UpdateItem, set"][1])[0], 200
+            self.sandbox.ask(
+                "admin", "UpdateItem", **writes("openai2#rpm", "openai#rpm")["UpdateItem, set"][1]
+            )[0],
+            200,
         )
-        print(f"\n{refused} writes refused, {len(theirs)} rows of others as they were, and chat worked all the while")
+        print(
+            f"\n{refused} writes refused, {len(theirs)} rows of others as they were, and chat worked "
+            f"all the while"
+        )
 
     def test_a_product_does_all_of_its_own_work(self):
         self.works("chat", "run", "openai#concurrent", "openai#rpm", "--", "true")
         self.works("voice", "run", "elevenlabs#concurrent", "elevenlabs#rpm", "--", "true")
         self.works("chat", "acquire", "openai#slow=4")
-        code, booked = self.sandbox.sluice("chat", "acquire", "openai#slow", "--ticket-within", "20s", "--json")
+        code, booked = self.sandbox.sluice(
+            "chat", "acquire", "openai#slow", "--ticket-within", "20s", "--json"
+        )
         self.assertEqual(code, 75, booked)
         text = next(json.loads(line) for line in booked.splitlines() if line.startswith("{"))["ticket"]
         time.sleep(2.5)
         self.works("chat", "redeem", text)
         self.works("chat", "cool-down", "openai#rpm", "1ms")
-        self.assertFalse([row for row in self.sandbox.rows() if row.startswith("lease#openai#")], "every lease was given back")
+        self.assertFalse(
+            [row for row in self.sandbox.rows() if row.startswith("lease#openai#")],
+            "every lease was given back",
+        )
 
     def test_another_vendors_bucket_is_an_error_that_names_the_right(self):
         said = self.denied("chat", "run", "elevenlabs#concurrent", "--wait", "1s", "--", "true")

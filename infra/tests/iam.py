@@ -1,8 +1,9 @@
-"""What policies allow, as the IAM User Guide documents it ("Policy evaluation logic", "IAM JSON policy elements"), and what a request to
-DynamoDB asks for (Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB").
+"""What policies allow, as the IAM User Guide documents it ("Policy evaluation logic", "IAM JSON policy
+elements"), and what a request to DynamoDB asks for (Service Authorization Reference, "Actions, resources, and
+condition keys for Amazon DynamoDB").
 
-Identity policies of one account alone: no boundaries, resource policies or policy variables. What is not known here is an error,
-never an answer.
+Identity policies of one account alone: no boundaries, resource policies or policy variables. What is not
+known here is an error, never an answer.
 """
 
 import re
@@ -90,7 +91,7 @@ def matches(statement: dict, call: Call) -> bool:
 
 
 def refusal(documents: list[dict], call: Call) -> str | None:
-    """Why the call is refused; None if it is allowed. An explicit deny wins, and without an allow it is a no."""
+    """Why the call is refused; None if it is allowed. An explicit deny wins; without an allow it is a no."""
     hits = [one for document in documents for one in listed(document["Statement"]) if matches(one, call)]
     effects = {one["Effect"] for one in hits}
     assert effects <= {"Allow", "Deny"}, effects
@@ -109,7 +110,12 @@ IN_A_TRANSACTION = {
     "ConditionCheck": ("ConditionCheckItem", "Key"),
     "Get": ("GetItem", "Key"),
 }
-PARTIQL = {"SELECT": "PartiQLSelect", "INSERT": "PartiQLInsert", "UPDATE": "PartiQLUpdate", "DELETE": "PartiQLDelete"}
+PARTIQL = {
+    "SELECT": "PartiQLSelect",
+    "INSERT": "PartiQLInsert",
+    "UPDATE": "PartiQLUpdate",
+    "DELETE": "PartiQLDelete",
+}
 KEY = "vendor_dimension"
 
 
@@ -128,10 +134,14 @@ def calls(operation: str, body: dict, arn_of) -> list[Call]:
     if operation in ("TransactWriteItems", "TransactGetItems"):
         parts = [(kind, part) for one in body["TransactItems"] for kind, part in one.items()]
         return [
-            on(IN_A_TRANSACTION[kind][0], part["TableName"], [key_of(part[IN_A_TRANSACTION[kind][1]])]) for kind, part in parts
+            on(IN_A_TRANSACTION[kind][0], part["TableName"], [key_of(part[IN_A_TRANSACTION[kind][1]])])
+            for kind, part in parts
         ]
     if operation == "BatchGetItem":
-        return [on(operation, table, [key_of(key) for key in one["Keys"]]) for table, one in body["RequestItems"].items()]
+        return [
+            on(operation, table, [key_of(key) for key in one["Keys"]])
+            for table, one in body["RequestItems"].items()
+        ]
     if operation == "BatchWriteItem":
         named = [
             (table, key_of(part.get("Item") or part["Key"]))
@@ -139,10 +149,15 @@ def calls(operation: str, body: dict, arn_of) -> list[Call]:
             for one in ones
             for part in one.values()
         ]
-        return [on(operation, table, [key for of, key in named if of == table]) for table in body["RequestItems"]]
+        return [
+            on(operation, table, [key for of, key in named if of == table]) for table in body["RequestItems"]
+        ]
     if operation in ("ExecuteStatement", "ExecuteTransaction", "BatchExecuteStatement"):
         statements = body.get("TransactStatements") or body.get("Statements") or [body]
-        words = [(one["Statement"].split()[0].upper(), re.search(r'"([^"]+)"', one["Statement"])[1]) for one in statements]
+        words = [
+            (one["Statement"].split()[0].upper(), re.search(r'"([^"]+)"', one["Statement"])[1])
+            for one in statements
+        ]
         return [on(PARTIQL[word], table) for word, table in words]
     # Scan, Query without its key, and everything about the table as a whole.
     return [on(operation, body.get("TableName", "*"))]

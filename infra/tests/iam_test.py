@@ -15,11 +15,16 @@ def statement(effect="Allow", action="dynamodb:UpdateItem", **more):
 
 def may(statements, *keys, action="dynamodb:UpdateItem", resource=TABLE, **context):
     keys = {"dynamodb:LeadingKeys": keys} if keys else {}
-    return refusal([{"Version": "2012-10-17", "Statement": statements}], Call(action, resource, keys | context)) is None
+    return (
+        refusal([{"Version": "2012-10-17", "Statement": statements}], Call(action, resource, keys | context))
+        is None
+    )
 
 
 def with_keys(operator, *patterns, null=True):
-    return statement(Condition={operator: {"dynamodb:LeadingKeys": list(patterns)}} | ({"Null": NOT_EMPTY} if null else {}))
+    return statement(
+        Condition={operator: {"dynamodb:LeadingKeys": list(patterns)}} | ({"Null": NOT_EMPTY} if null else {})
+    )
 
 
 class Iam(unittest.TestCase):
@@ -34,7 +39,8 @@ class Iam(unittest.TestCase):
             self.assertFalse(may(statements))
         deny = Call("dynamodb:UpdateItem", TABLE)
         self.assertIn(
-            "explicit deny", refusal([{"Statement": statement()}, {"Statement": statement("Deny", "dynamodb:*")}], deny)
+            "explicit deny",
+            refusal([{"Statement": statement()}, {"Statement": statement("Deny", "dynamodb:*")}], deny),
         )
 
     def test_wildcards(self):
@@ -55,14 +61,17 @@ class Iam(unittest.TestCase):
     def test_what_is_not_like_a_pattern(self):
         buckets = with_keys("ForAllValues:StringNotLike", "lease#*", "load#*")
         self.assertTrue(may([buckets], "openai#rpm"))
-        self.assertFalse(may([buckets], "lease#openai#rpm#1") or may([buckets], "openai#rpm", "load#openai#rpm"))
+        self.assertFalse(
+            may([buckets], "lease#openai#rpm#1") or may([buckets], "openai#rpm", "load#openai#rpm")
+        )
 
     def test_one_value_of_a_key(self):
         via = statement(Condition={"StringEquals": {"kms:ViaService": "dynamodb.eu-central-1.amazonaws.com"}})
         self.assertTrue(may([via], **{"kms:ViaService": ("dynamodb.eu-central-1.amazonaws.com",)}))
         self.assertFalse(may([via]), "a key that the request does not have")
         self.assertTrue(
-            may([statement(Condition={"StringNotEquals": {"kms:ViaService": "x"}})]), "but not for a negated operator"
+            may([statement(Condition={"StringNotEquals": {"kms:ViaService": "x"}})]),
+            "but not for a negated operator",
         )
         self.assertTrue(may([statement(Condition={"StringEqualsIfExists": {"kms:ViaService": "x"}})]))
 
@@ -81,7 +90,8 @@ class Iam(unittest.TestCase):
         ]
         asked = calls("TransactWriteItems", {"TransactItems": parts}, str)
         self.assertEqual(
-            [one.action.split(":")[1] for one in asked], ["UpdateItem", "PutItem", "DeleteItem", "ConditionCheckItem"]
+            [one.action.split(":")[1] for one in asked],
+            ["UpdateItem", "PutItem", "DeleteItem", "ConditionCheckItem"],
         )
         self.assertTrue(all(one.context == {"dynamodb:LeadingKeys": ("openai#rpm",)} for one in asked))
 
@@ -95,11 +105,14 @@ class Iam(unittest.TestCase):
             str,
         )
         self.assertEqual(
-            (written.action, written.context), ("dynamodb:BatchWriteItem", {"dynamodb:LeadingKeys": ("a#b", "c#d")})
+            (written.action, written.context),
+            ("dynamodb:BatchWriteItem", {"dynamodb:LeadingKeys": ("a#b", "c#d")}),
         )
         (scan,) = calls("Scan", {"TableName": "t"}, str)
         self.assertEqual((scan.action, scan.context), ("dynamodb:Scan", {}))
-        (sql,) = calls("ExecuteStatement", {"Statement": """DELETE FROM "t" WHERE vendor_dimension = 'a#b'"""}, str)
+        (sql,) = calls(
+            "ExecuteStatement", {"Statement": """DELETE FROM "t" WHERE vendor_dimension = 'a#b'"""}, str
+        )
         self.assertEqual(sql.action, "dynamodb:PartiQLDelete")
 
 

@@ -66,7 +66,9 @@ run "an_operator_changes_buckets_and_a_reader_nothing" {
   }
 
   assert {
-    condition     = [aws_iam_policy.operator.name, aws_iam_policy.reader.name] == ["sluice-operator-pre", "sluice-reader-pre"]
+    condition = (
+      [aws_iam_policy.operator.name, aws_iam_policy.reader.name] == ["sluice-operator-pre", "sluice-reader-pre"]
+    )
     error_message = "The policies are named after what they are for, and the environment."
   }
 }

@@ -1,24 +1,16 @@
 #!/usr/bin/env python3
 """When alarms go off and end: the alarms of planned/prod.json, played against days as they happen.
-
-The model of CloudWatch is small: every minute an alarm looks at its last periods, counts those that breach, and treats a
-period without a value as `treat_missing_data` says. With all periods empty, `ignore` keeps the state. (AWS looks
-further back than that if values are missing, so that an alarm may end later than here, never sooner.)
+cloudwatch.py is the model.
 """
 
 import json
-import operator
 import re
 import unittest
 from pathlib import Path
 
+import cloudwatch
+
 PROD = json.loads((Path(__file__).resolve().parent / "planned/prod.json").read_text())
-COMPARED = {
-    "GreaterThanThreshold": operator.gt,
-    "GreaterThanOrEqualToThreshold": operator.ge,
-    "LessThanThreshold": operator.lt,
-}
-STATISTIC = {"Sum": sum, "Maximum": max, "Minimum": min}
 INTERVAL = 300
 HOUR = 3600
 
@@ -27,34 +19,15 @@ def alarm(name):
     return next(values for values in PROD.values() if values.get("alarm_name") == f"sluice-prod-{name}")
 
 
-def states(name, values, end, due=None):
-    """Whether the alarm is on, minute by minute. `values`: what is published, as (second, value). The installation is at 0.
+def states(name, values, end, due=0):
+    """Whether the alarm is on, minute by minute. `values`: what is published, as (second, value). The
+    installation is at 0.
 
-    Of an alarm that adds metrics up, each filled with zeros, `values` are those of all of its metrics.
+    An alarm that adds metrics up gets all values from the first of them.
     """
     this = alarm(name)
-    metric = next((one["metric"][0] for one in this.get("metric_query", []) if "metric" in one), None)
-    period = metric["period"] if metric else this["period"]
-    statistic = STATISTIC[metric["stat"] if metric else this["statistic"]]
-    on, lasted = False, []
-    for now in range(0, end, 60):
-        breaching, empty = 0, 0
-        for index in range(this["evaluation_periods"]):
-            until = now - index * period
-            inside = [value for second, value in values if until - period < second <= until]
-            value = statistic(inside) if inside else None
-            # The expression of no-sweep.
-            if due is not None and until < due:
-                value = 1
-            if value is None:
-                empty += 1
-                breaching += this["treat_missing_data"] == "breaching"
-            else:
-                breaching += COMPARED[this["comparison_operator"]](value, this["threshold"])
-        if not (this["treat_missing_data"] == "ignore" and empty == this["evaluation_periods"]):
-            on = breaching >= this["datapoints_to_alarm"]
-        lasted.append((now, on))
-    return lasted
+    first = next(of for of, _, _ in cloudwatch.looked_at(this).values())
+    return cloudwatch.states(this, {first: sorted(values)}, end, due)
 
 
 def times(lasted):
@@ -74,8 +47,10 @@ def sweeps(first, last, value=1, every=INTERVAL):
 
 class Paging(unittest.TestCase):
     def grace(self):
-        expression = next(one["expression"] for one in alarm("no-sweep")["metric_query"] if "expression" in one)
-        self.assertTrue(re.fullmatch(r"IF\(EPOCH\(TIME_SERIES\(1\)\) < INSTALLED, 1, sweeps\)", expression), expression)
+        expression = cloudwatch.expression(alarm("no-sweep"))
+        self.assertTrue(
+            re.fullmatch(r"IF\(EPOCH\(TIME_SERIES\(1\)\) < INSTALLED, 1, sweeps\)", expression), expression
+        )
         # tests/alarms.tftest.hcl: a quarter of an hour and three intervals.
         return 900 + 3 * INTERVAL
 
@@ -96,7 +71,9 @@ class Paging(unittest.TestCase):
         self.assertLessEqual(back, 300 + 5)
 
     def test_runs_that_fail_page_as_no_sweep(self):
-        (off,) = times(states("no-sweep", sweeps(600, 2 * HOUR) + sweeps(2 * HOUR, 4 * HOUR, 0), 4 * HOUR, self.grace()))
+        (off,) = times(
+            states("no-sweep", sweeps(600, 2 * HOUR) + sweeps(2 * HOUR, 4 * HOUR, 0), 4 * HOUR, self.grace())
+        )
         self.assertLessEqual(off, 120 + 20)
 
     def test_one_failed_run_is_no_alarm(self):
@@ -107,7 +84,15 @@ class Paging(unittest.TestCase):
             self.assertLessEqual(changes[1], 60 + 25)
 
     def test_silence_ends_no_alarm(self):
-        for name in ("unreadable-buckets", "leak", "drift", "unparsable-rows", "refused-leases", "leases-left", "deadline-hit"):
+        for name in (
+            "unreadable-buckets",
+            "leak",
+            "drift",
+            "unparsable-rows",
+            "refused-leases",
+            "leases-left",
+            "deadline-hit",
+        ):
             # Found in every sweep of three hours, and then nothing is published for a day.
             values = sweeps(600, 3 * HOUR, 2)
             self.assertEqual(len(times(states(name, values, 27 * HOUR))), 1, f"{name} stays")
@@ -117,7 +102,9 @@ class Paging(unittest.TestCase):
 
     def test_what_one_sweep_leaves_to_the_next_is_no_alarm(self):
         for name in ("leases-left", "deadline-hit", "unfinished-sweeps"):
-            values = [(second, int(index % 2 == 0)) for index, (second, _) in enumerate(sweeps(600, 6 * HOUR))]
+            values = [
+                (second, int(index % 2 == 0)) for index, (second, _) in enumerate(sweeps(600, 6 * HOUR))
+            ]
             # Before a whole hour has passed, an hour holds few sweeps.
             lasted = [one for one in states(name, values, 6 * HOUR) if one[0] > 2 * HOUR]
             self.assertEqual(times(lasted), [], name)
@@ -154,8 +141,12 @@ class Paging(unittest.TestCase):
 
     def test_a_busy_hour_is_no_alarm_and_a_lasting_one_is(self):
         # 999 in each quarter of an hour, then 1,200.
-        self.assertEqual(times(states("refusals", [(second, 111) for second in range(0, 6 * HOUR, 100)], 6 * HOUR)), [])
-        self.assertEqual(times(states("refusals", [(second, 9_000) for second in range(0, 1_800, 60)], 6 * HOUR)), [])
+        self.assertEqual(
+            times(states("refusals", [(second, 111) for second in range(0, 6 * HOUR, 100)], 6 * HOUR)), []
+        )
+        self.assertEqual(
+            times(states("refusals", [(second, 9_000) for second in range(0, 1_800, 60)], 6 * HOUR)), []
+        )
         (off,) = times(states("refusals", [(second, 134) for second in range(0, 6 * HOUR, 100)], 6 * HOUR))
         self.assertLessEqual(off, 61)
         # Sweeps say what all processes wrote into the load rows.
@@ -168,7 +159,9 @@ class Paging(unittest.TestCase):
         self.assertEqual(off, 60)
 
     def test_shedding_that_lasts_is_an_alarm_and_a_burst_is_not(self):
-        self.assertEqual(times(states("shedding", [(second, 5) for second in range(HOUR, HOUR + 300, 10)], 3 * HOUR)), [])
+        self.assertEqual(
+            times(states("shedding", [(second, 5) for second in range(HOUR, HOUR + 300, 10)], 3 * HOUR)), []
+        )
         off, _ = times(states("shedding", [(second, 1) for second in range(HOUR, 2 * HOUR, 60)], 3 * HOUR))
         self.assertLessEqual(off, 60 + 15)
 

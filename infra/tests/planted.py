@@ -33,13 +33,19 @@ SECOND_POLICY = """
 resource "aws_iam_role_policy" "more" {
   name   = "more"
   role   = aws_iam_role.reconciler.name
-  policy = jsonencode({ Version = "2012-10-17", Statement = [{ Effect = "Allow", Action = ["dynamodb:PutItem"], Resource = var.table_arn }] })
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{ Effect = "Allow", Action = ["dynamodb:PutItem"], Resource = var.table_arn }]
+  })
 }
 """
 PUBLIC_TABLE = """
 resource "aws_dynamodb_resource_policy" "open" {
   resource_arn = aws_dynamodb_table.buckets.arn
-  policy       = jsonencode({ Version = "2012-10-17", Statement = [{ Effect = "Allow", Principal = "*", Action = ["dynamodb:GetItem"], Resource = "*" }] })
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{ Effect = "Allow", Principal = "*", Action = ["dynamodb:GetItem"], Resource = "*" }]
+  })
 }
 """
 
@@ -95,6 +101,12 @@ FAULTS = [
         "arn  = aws_lambda_alias.live.arn",
         "arn  = aws_lambda_function.reconciler.arn",
     ),
+    (
+        "the schedule begins before it may start the function",
+        SCHEDULE,
+        "  depends_on = [aws_lambda_permission.schedule]\n",
+        "",
+    ),
     ("the schedule may not start the alias", SCHEDULE, "  qualifier     = aws_lambda_alias.live.name\n", ""),
     (
         "failed runs of the alias are tried again, and lost",
@@ -115,7 +127,12 @@ FAULTS = [
         "  function_name    = aws_lambda_function.reconciler.function_name",
         '  function_name    = "another"',
     ),
-    ("anyone may take the role", RIGHTS, 'Principal = { Service = "lambda.amazonaws.com" }', 'Principal = "*"'),
+    (
+        "anyone may take the role",
+        RIGHTS,
+        'Principal = { Service = "lambda.amazonaws.com" }',
+        'Principal = "*"',
+    ),
     # Policies, and what is added.
     (
         "the products' policy is about another table",
@@ -126,7 +143,12 @@ FAULTS = [
     ("a product may touch leases of every vendor", CALLERS, '"lease#${vendor}#*"', '"lease#*"'),
     ("a vendor's pattern has no end", CALLERS, '"${vendor}#*"', '"${vendor}*"'),
     ("a product may put buckets", CALLERS, "keys = concat(local.leases, local.tickets)", "keys = local.own"),
-    ("an operator may change leases", OPERATORS, '["lease#*", "load#*", "ticket#*"]', '["load#*", "ticket#*"]'),
+    (
+        "an operator may change leases",
+        OPERATORS,
+        '["lease#*", "load#*", "ticket#*"]',
+        '["load#*", "ticket#*"]',
+    ),
     (
         "a reader may write",
         OPERATORS,
@@ -148,12 +170,29 @@ FAULTS = [
     (
         "callers that fall silent are an alarm",
         ALARMS,
-        '      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "notBreaching"',
-        '      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "breaching"',
+        "      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "
+        '"notBreaching"',
+        "      period      = 300\n      periods     = 3\n      datapoints  = 3\n      missing     = "
+        '"breaching"',
     ),
-    ("an outage counts failed calls alone", ALARMS, "FILL(unavailable, 0) + FILL(out, 0)", "FILL(unavailable, 0)"),
-    ("an alarm ends without a word", ALARMS, "  ok_actions      = local.topics.critical", "  ok_actions      = []"),
-    ("alarms look at metrics of another installation", ALARMS, '"${var.name_prefix}${var.environment}" }', '"another" }'),
+    (
+        "an outage counts failed calls alone",
+        ALARMS,
+        "FILL(unavailable, 0) + FILL(out, 0)",
+        "FILL(unavailable, 0)",
+    ),
+    (
+        "an alarm ends without a word",
+        ALARMS,
+        "  ok_actions      = local.topics.critical",
+        "  ok_actions      = []",
+    ),
+    (
+        "alarms look at metrics of another installation",
+        ALARMS,
+        '"${var.name_prefix}${var.environment}" }',
+        '"another" }',
+    ),
     (
         "dead letters of failed runs are lost",
         RECONCILER,
@@ -176,7 +215,12 @@ FAULTS = [
         "  point_in_time_recovery {\n    enabled = true",
         "  point_in_time_recovery {\n    enabled = false",
     ),
-    ("the dashboard shows no alarms", SLUICE, "alarm_arns             = module.alarms.arns", "alarm_arns             = []"),
+    (
+        "the dashboard shows no alarms",
+        SLUICE,
+        "alarm_arns             = module.alarms.arns",
+        "alarm_arns             = []",
+    ),
 ]
 
 
@@ -196,8 +240,18 @@ def main() -> None:
             found = compared(workspace, ("prod",))
             path.write_text(text)
             rules = [line for line in found if line.startswith("rule broken")]
-            by = "a rule and the comparison" if rules and len(found) > len(rules) else "a rule" if rules else "the comparison"
-            print(f"{'found' if found else 'MISSED'}: {name}" + (f", by {by}: {found[0][:140]}" if found else ""), flush=True)
+            by = (
+                "a rule and the comparison"
+                if rules and len(found) > len(rules)
+                else "a rule"
+                if rules
+                else "the comparison"
+            )
+            print(
+                f"{'found' if found else 'MISSED'}: {name}"
+                + (f", by {by}: {found[0][:140]}" if found else ""),
+                flush=True,
+            )
             missed += [] if found else [name]
     if missed:
         sys.exit(f"{len(missed)} of {len(chosen)} faults were missed")

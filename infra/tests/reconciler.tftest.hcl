@@ -147,7 +147,10 @@ run "function_role_and_rule_have_one_name" {
   }
 
   assert {
-    condition     = aws_cloudwatch_log_group.reconciler.name == "/aws/lambda/sluice-reconciler-pre" && aws_cloudwatch_log_group.reconciler.retention_in_days == 30
+    condition = (
+      aws_cloudwatch_log_group.reconciler.name == "/aws/lambda/sluice-reconciler-pre"
+      && aws_cloudwatch_log_group.reconciler.retention_in_days == 30
+    )
     error_message = "The log group is the function's, and forgets."
   }
 

@@ -22,13 +22,16 @@ run "a_prefix_begins_every_name" {
 
   assert {
     condition = alltrue([
-      for name in concat([output.table_name, output.reconciler_function_name, output.dashboard_name], output.alarm_names) : startswith(name, "acme-")
+      for name in concat([output.table_name, output.reconciler_function_name, output.dashboard_name], output.alarm_names) :
+      startswith(name, "acme-")
     ])
     error_message = "A name does not begin with the prefix: two installations would collide."
   }
 
   assert {
-    condition     = output.settings.reconciler.environment == "acme-pre" && output.settings.alarms.environment == "acme-pre"
+    condition = (
+      output.settings.reconciler.environment == "acme-pre" && output.settings.alarms.environment == "acme-pre"
+    )
     error_message = "Metrics of two installations must not be mixed: the prefix is in their dimension."
   }
 }
@@ -39,7 +42,11 @@ run "a_prefix_is_optional" {
   }
 
   assert {
-    condition     = output.table_name == "ontopix-vendor-buckets-pre" && output.settings.reconciler.environment == "pre" && output.settings.alarms.environment == "pre"
+    condition = (
+      output.table_name == "ontopix-vendor-buckets-pre"
+      && output.settings.reconciler.environment == "pre"
+      && output.settings.alarms.environment == "pre"
+    )
     error_message = "Without a prefix, names are those that clients derive from SLUICE_ENV."
   }
 }
@@ -54,7 +61,11 @@ run "a_table_that_is_there_is_used_and_none_is_made" {
   }
 
   assert {
-    condition     = output.table_name == "theirs" && output.table_arn == "arn:aws:dynamodb:eu-central-1:444455556666:table/theirs" && output.settings.table == null
+    condition = (
+      output.table_name == "theirs"
+      && output.table_arn == "arn:aws:dynamodb:eu-central-1:444455556666:table/theirs"
+      && output.settings.table == null
+    )
     error_message = "Nothing is made where a table is given."
   }
 }
@@ -153,7 +164,8 @@ run "with_metrics_for_alarms_the_dashboard_shows_no_others" {
 
   assert {
     condition = toset(flatten([
-      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [for m in w.properties.metrics : m[1] if try(m[0] == "Sluice", false)] if w.type == "metric"
+      for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets :
+      [for m in w.properties.metrics : m[1] if try(m[0] == "Sluice", false)] if w.type == "metric"
       ])) == toset([
       "AlreadyCapped", "CallerRefusals", "ClockOffset", "DeadlineHit", "Drift", "Duration", "ExpiredButAlive", "LeakSuspected", "Left",
       "Pending", "Refused", "RestoredSlots", "Sweeps", "Unparsable", "UnreadableBuckets",
@@ -164,12 +176,19 @@ run "with_metrics_for_alarms_the_dashboard_shows_no_others" {
   }
 
   assert {
-    condition     = !strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{Sluice,") && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "write / PERIOD(write)")
+    condition = (
+      !strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{Sluice,")
+      && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "write / PERIOD(write)")
+    )
     error_message = "Nothing is published by dimension; what DynamoDB publishes stays."
   }
 
   assert {
-    condition     = alltrue([for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : length(w.properties.metrics) > 0 && w.x + w.width <= 24 if w.type == "metric"])
+    condition = (
+      alltrue([for w in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets :
+        length(w.properties.metrics) > 0
+      && w.x + w.width <= 24 if w.type == "metric"])
+    )
     error_message = "A chart is empty, or stands beyond the 24 columns."
   }
 }
@@ -189,7 +208,8 @@ run "alarms_need_no_more_than_is_published" {
   }
 
   assert {
-    condition = setunion([for a in aws_cloudwatch_metric_alarm.this : a.metric_name if a.namespace == "Sluice"], ["Sweeps"]) == toset([
+    condition = setunion([for a in aws_cloudwatch_metric_alarm.this :
+      a.metric_name if a.namespace == "Sluice"], ["Sweeps"]) == toset([
       "AlreadyCapped", "CallerRefusals", "ClockOffset", "DeadlineHit", "Drift", "ExpiredButAlive", "LeakSuspected", "Left", "Refused",
       "RestoredSlots", "SegmentsUnscanned", "Sweeps", "Unparsable", "UnreadableBuckets",
       # Callers print these, whatever sweeps publish.

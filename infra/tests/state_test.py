@@ -2,7 +2,8 @@
 """`task infra:plan`, `apply` and `destroy` as people type them, with stand-ins for aws, terraform and the
 build of the function.
 
-The stand-ins write down what they were asked, and answer from a small account: buckets, their settings, a table. Needs task.
+The stand-ins write down what they were asked, and answer from a small account: buckets, their settings, a
+table. Needs task.
 """
 
 import json
@@ -43,7 +44,8 @@ if program in ("cargo", "zig"):
     answer("1.0.0")
 if program == "terraform":
     if "output" in asked:
-        answer(account["table"], 0 if account["table"] else 1)
+        value = account["function" if "reconciler_function_name" in asked else "table"]
+        answer(value, 0 if value else 1)
     if "state" in asked:
         answer(account["left"])
     answer()
@@ -82,7 +84,8 @@ if verb.startswith("lambda "):
     if verb == "lambda get-alias":
         answer(f"{live}\\tr{live}")
     if verb == "lambda list-versions-by-function":
-        answer("".join(f"{one}\\t2026-11-0{one % 9 + 1}T10:00:00.000+0000\\n" for one in account["versions"]) + "$LATEST\\t2026-11-09T10:00:00.000+0000")
+        days = {one: one % 9 + 1 for one in account["versions"]} | {"$LATEST": 9}
+        answer("\\n".join(f"{one}\\t2026-11-0{day}T10:00:00.000+0000" for one, day in days.items()))
     if verb == "lambda update-alias":
         if option("--revision-id") != f"r{live}" or account["raced"]:
             answer(status=254, error="An error occurred (PreconditionFailedException)")
@@ -105,8 +108,10 @@ class Commands(unittest.TestCase):
         for name in ("aws", "terraform", "cargo", "zig", "rustc"):
             (programs / name).write_text(STAND_IN)
             (programs / name).chmod(0o755)
-        self.account(login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error="")
-        self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False)
+        self.account(
+            login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error=""
+        )
+        self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False, function="")
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -120,7 +125,9 @@ class Commands(unittest.TestCase):
         """Runs a task; what terraform was asked, without init."""
         (self.folder / "log").write_text("")
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))
         }
         environment |= {
             "STAND_INS": str(self.folder),
@@ -129,20 +136,33 @@ class Commands(unittest.TestCase):
         }
         environment |= shell
         done = subprocess.run(
-            ["task", *words], cwd=clone, env=environment, input=answers, capture_output=True, text=True, check=False
+            ["task", *words],
+            cwd=clone,
+            env=environment,
+            input=answers,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
         self.assertIn(says or "", said)
         self.log = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
-        return [call[1:] for call in self.log if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")]
+        return [
+            call[1:]
+            for call in self.log
+            if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")
+        ]
 
     def inits(self):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
 
     def test_apply_works_with_nothing_but_credentials(self):
         (applied,) = self.task(
-            "infra:apply", "ENV=pre", answers="yes\n", says=f"Create {BUCKET} (versioned, encrypted, private)?"
+            "infra:apply",
+            "ENV=pre",
+            answers="yes\n",
+            says=f"Create {BUCKET} (versioned, encrypted, private)?",
         )
         self.assertEqual(applied[:3], ["-chdir=infra", "apply", "-var-file=envs/pre.tfvars"])
         self.assertIn("-var=region=eu-central-1", applied)
@@ -164,19 +184,31 @@ class Commands(unittest.TestCase):
             self.assertIn(f"-backend-config={setting}", init)
         # The second time nobody asks, and nothing is changed.
         self.task("infra:apply", "ENV=pre")
-        self.assertFalse([call for call in self.log if call[0] == "aws" and call[2].startswith(("create", "put"))])
+        self.assertFalse(
+            [call for call in self.log if call[0] == "aws" and call[2].startswith(("create", "put"))]
+        )
 
     def test_without_an_answer_nothing_is_created(self):
         for answers in ("", "no\n", "y\n"):
-            self.assertEqual(self.task("infra:apply", "ENV=pre", answers=answers, fails=True, says="nothing was created"), [])
+            self.assertEqual(
+                self.task("infra:apply", "ENV=pre", answers=answers, fails=True, says="nothing was created"),
+                [],
+            )
             self.assertEqual(self.buckets(), {})
 
     def test_a_first_time_that_was_cut_off_is_finished(self):
-        for cut_off_at in ("put-public-access-block", "put-bucket-encryption", "put-bucket-policy", "put-bucket-versioning"):
+        for cut_off_at in (
+            "put-public-access-block",
+            "put-bucket-encryption",
+            "put-bucket-policy",
+            "put-bucket-versioning",
+        ):
             self.account(buckets={}, cut_off_at=cut_off_at)
             self.task("infra:apply", "ENV=pre", "CREATE_STATE_BUCKET=yes", answers="yes\n", fails=True)
             self.assertEqual(len(self.task("infra:apply", "ENV=pre")), 1)
-            self.assertEqual(sum(setting.startswith("put-") for setting in self.buckets()[BUCKET]), 4, cut_off_at)
+            self.assertEqual(
+                sum(setting.startswith("put-") for setting in self.buckets()[BUCKET]), 4, cut_off_at
+            )
 
     def test_a_bucket_that_is_given_is_used_and_never_made_or_changed(self):
         self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine", fails=True, says="there is no bucket mine")
@@ -187,11 +219,15 @@ class Commands(unittest.TestCase):
 
     def test_a_bucket_of_another_account_is_refused(self):
         self.account(buckets={BUCKET: {"owner": "444455556666"}})
-        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says="is not account 111122223333's"), [])
+        self.assertEqual(
+            self.task("infra:apply", "ENV=pre", fails=True, says="is not account 111122223333's"), []
+        )
 
     def test_without_credentials_the_message_says_so(self):
         self.account(login=False)
-        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says="AWS does not know who you are"), [])
+        self.assertEqual(
+            self.task("infra:apply", "ENV=pre", fails=True, says="AWS does not know who you are"), []
+        )
 
     def test_each_environment_and_region_has_its_own_key_and_folder(self):
         settled = {"owner": "111122223333", "put-bucket-versioning": []}
@@ -210,7 +246,9 @@ class Commands(unittest.TestCase):
     def test_a_folder_that_the_shell_names_is_refused(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
         said = "TF_DATA_DIR is /elsewhere"
-        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says=said, TF_DATA_DIR="/elsewhere"), [])
+        self.assertEqual(
+            self.task("infra:apply", "ENV=pre", fails=True, says=said, TF_DATA_DIR="/elsewhere"), []
+        )
 
     def test_the_first_region_of_aws_takes_no_location(self):
         self.task("infra:apply", "ENV=pre", "REGION=us-east-1", answers="yes\n")
@@ -218,19 +256,30 @@ class Commands(unittest.TestCase):
 
     def test_prod_is_destroyed_by_its_name_alone_and_never_halfway(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
-        self.assertEqual(self.task("infra:destroy", "ENV=prod", "--yes", fails=True, says="nothing was destroyed"), [])
-        self.assertEqual(self.log, [call for call in self.log if call[0] != "aws"], "nothing is asked without CONFIRM")
+        self.assertEqual(
+            self.task("infra:destroy", "ENV=prod", "--yes", fails=True, says="nothing was destroyed"), []
+        )
+        self.assertEqual(
+            self.log, [call for call in self.log if call[0] != "aws"], "nothing is asked without CONFIRM"
+        )
         wrong = "CONFIRM=ontopix-vendor-buckets-pre"
-        self.assertEqual(self.task("infra:destroy", "ENV=prod", wrong, "--yes", fails=True, says=f"CONFIRM={TABLE}"), [])
+        self.assertEqual(
+            self.task("infra:destroy", "ENV=prod", wrong, "--yes", fails=True, says=f"CONFIRM={TABLE}"), []
+        )
         right = f"CONFIRM={TABLE}"
-        self.assertEqual(self.task("infra:destroy", "ENV=prod", right, "--yes", fails=True, says="the table is protected"), [])
+        self.assertEqual(
+            self.task("infra:destroy", "ENV=prod", right, "--yes", fails=True, says="the table is protected"),
+            [],
+        )
         self.account(protected=False)
         (destroyed,) = self.task("infra:destroy", "ENV=prod", right, "--yes")
         self.assertEqual(destroyed[1:3], ["destroy", "-var-file=envs/prod.tfvars"])
 
     def test_what_cannot_be_told_is_not_destroyed(self):
         self.account(
-            buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=None, table_error="AccessDenied"
+            buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}},
+            protected=None,
+            table_error="AccessDenied",
         )
         words = ("infra:destroy", "ENV=prod", f"CONFIRM={TABLE}", "--yes")
         self.assertEqual(self.task(*words, fails=True, says="cannot tell whether the table is protected"), [])
@@ -243,7 +292,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(len(self.task(*words)), 1)
 
     def test_a_sandbox_is_destroyed_without_its_name(self):
-        self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=False)
+        self.account(
+            buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}}, protected=False
+        )
         self.assertEqual(len(self.task("infra:destroy", "ENV=sandbox", "--yes")), 1)
 
     def clone_with(self, **of_prod):
@@ -251,9 +302,13 @@ class Commands(unittest.TestCase):
         clone = self.folder / "clone"
         for part in ("infra", "localstack", "Taskfile.yml"):
             source = ROOT / part
-            copy = shutil.copytree if source.is_dir() else shutil.copy
             clone.mkdir(exist_ok=True)
-            copy(source, clone / part)
+            if source.is_dir():
+                shutil.copytree(
+                    source, clone / part, ignore=shutil.ignore_patterns(".terraform"), dirs_exist_ok=True
+                )
+            else:
+                shutil.copy(source, clone / part)
         with (clone / "infra/envs/prod.tfvars").open("a") as file:
             file.writelines(f"{name} = {value}\n" for name, value in of_prod.items())
         return clone
@@ -264,43 +319,91 @@ class Commands(unittest.TestCase):
     def test_a_function_from_a_bucket_is_not_built(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
         self.task("infra:apply", "ENV=prod")
-        self.assertTrue(any(call[:2] == ["cargo", "lambda"] for call in self.log), "a file of this machine is built first")
+        self.assertTrue(
+            any(call[:2] == ["cargo", "lambda"] for call in self.log), "a file of this machine is built first"
+        )
         clone = self.clone_with(package_s3='{ bucket = "artifacts", key = "reconciler.zip" }')
         for command in ("infra:plan", "infra:apply"):
             self.assertEqual(len(self.task(command, "ENV=prod", clone=clone)), 1)
-            self.assertFalse([call for call in self.log if call[0] == "cargo"], f"{command} builds what nobody deploys")
+            self.assertFalse(
+                [call for call in self.log if call[0] == "cargo"], f"{command} builds what nobody deploys"
+            )
 
-    def test_one_command_goes_back_to_the_version_before(self):
-        self.assertEqual(self.task("infra:rollback", "ENV=prod", says="live pointed to version 11"), [])
-        # 10, though 9 sorts after it as a text; and Terraform is not asked.
-        self.assertEqual((self.live(), {call[0] for call in self.log}), (10, {"aws"}))
-        self.task("infra:rollback", "ENV=prod", says="task infra:rollback ENV=prod REGION=eu-central-1 VERSION=10")
+    def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
+        self.task(
+            "infra:rollback", "ENV=prod", says="11     published 2026-11-03T10:00:00.000+0000   <- live"
+        )
+        self.task(
+            "infra:rollback", "ENV=prod", says="task infra:rollback ENV=prod REGION=eu-central-1 VERSION=..."
+        )
+        self.assertEqual(
+            (self.live(), {call[2] for call in self.log}), (11, {"get-alias", "list-versions-by-function"})
+        )
+
+    def test_live_goes_to_the_version_that_is_chosen_and_back(self):
+        back, clone = "task infra:rollback ENV=prod REGION=eu-central-1 VERSION=11", self.clone_with()
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone, says=back)
         self.assertEqual(self.live(), 9)
-        self.task("infra:rollback", "ENV=prod", "VERSION=12", "REGION=eu-west-1", says="sluice-reconciler-prod in eu-west-1")
+        words = ("ENV=prod", "VERSION=12", "REGION=eu-west-1")
+        self.task("infra:rollback", *words, clone=clone, says="sluice-reconciler-prod in eu-west-1")
         self.assertEqual(self.live(), 12)
         self.assertTrue(all(call[call.index("--region") + 1] == "eu-west-1" for call in self.log))
+        self.assertEqual(
+            {call[0] for call in self.log}, {"aws"}, "without a state at hand, Terraform is not asked"
+        )
 
     def test_what_cannot_be_rolled_back_is_said(self):
         refused = {
-            ("VERSION=8",): "has no version 8. It has: 2 (2026",
+            (
+                "VERSION=8",
+            ): "has no version 8: `task infra:rollback ENV=prod REGION=eu-central-1` lists those",
             ("VERSION=11",): "live points to version 11 already",
         }
         for words, says in refused.items():
             self.task("infra:rollback", "ENV=prod", *words, fails=True, says=says)
-        self.account(live=2)
-        self.task("infra:rollback", "ENV=prod", fails=True, says="has no version before 2")
-        self.assertEqual(self.live(), 2)
         self.account(live=None)
         self.task("infra:rollback", "ENV=prod", fails=True, says="has no alias live in eu-central-1")
 
     def test_of_two_people_one_rolls_back(self):
         self.account(raced=True)
-        self.task("infra:rollback", "ENV=prod", fails=True, says="PreconditionFailed")
+        self.task("infra:rollback", "ENV=prod", "VERSION=10", fails=True, says="PreconditionFailed")
         self.assertEqual(self.live(), 11)
 
-    def test_a_prefix_begins_the_functions_name(self):
-        clone = self.clone_with(name_prefix='"acme-"')
-        self.task("infra:rollback", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod has no alias")
+    def test_a_prefix_is_read_from_any_variable_of_terraform(self):
+        def named(says, clone=ROOT, **shell):
+            self.task(
+                "infra:rollback",
+                "ENV=prod",
+                clone=clone,
+                fails=True,
+                says=f"{says}-sluice-reconciler-prod (",
+                **shell,
+            )
+
+        named("shell", TF_VAR_name_prefix="shell-")
+        clone = self.clone_with()
+        for file in ("terraform.tfvars", "acme.auto.tfvars"):
+            (clone / "infra" / file).write_text(f'name_prefix = "{file[:4]}-"\n')
+            named(file[:4], clone, TF_VAR_name_prefix="shell-")
+        clone = self.clone_with(name_prefix='"last-"')
+        named("last", clone)
+
+    def test_the_state_names_the_function_if_it_is_at_hand(self):
+        clone = self.clone_with(name_prefix='"another-"')
+        (clone / "infra/.terraform/prod-eu-central-1").mkdir(parents=True)
+        self.account(function="sluice-reconciler-prod")
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone)
+        self.assertEqual(self.live(), 9)
+        # A state that cannot be read.
+        self.account(function="")
+        self.task(
+            "infra:rollback",
+            "ENV=prod",
+            "VERSION=9",
+            clone=clone,
+            fails=True,
+            says="another-sluice-reconciler-prod (",
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ run "the_table_is_what_clients_in_any_language_expect" {
   }
 
   assert {
-    condition     = length(aws_dynamodb_table.buckets.global_secondary_index) == 0 && length(aws_dynamodb_table.buckets.local_secondary_index) == 0
+    condition = (
+      length(aws_dynamodb_table.buckets.global_secondary_index) == 0
+      && length(aws_dynamodb_table.buckets.local_secondary_index) == 0
+    )
     error_message = "An index would be paid for at every acquire."
   }
 }
@@ -42,7 +45,10 @@ run "rows_expire_by_purge_at_and_never_by_ttl" {
   }
 
   assert {
-    condition     = aws_dynamodb_table.buckets.ttl[0].attribute_name == "purge_at" && aws_dynamodb_table.buckets.ttl[0].enabled
+    condition = (
+      aws_dynamodb_table.buckets.ttl[0].attribute_name == "purge_at"
+      && aws_dynamodb_table.buckets.ttl[0].enabled
+    )
     error_message = "TTL must be on purge_at: on ttl, DynamoDB could delete a lease before its slot is given back."
   }
 }
@@ -63,7 +69,10 @@ run "the_table_is_protected_unless_told_otherwise" {
   }
 
   assert {
-    condition     = !aws_dynamodb_table.buckets.server_side_encryption[0].enabled && length(aws_dynamodb_table.buckets.warm_throughput) == 0
+    condition = (
+      !aws_dynamodb_table.buckets.server_side_encryption[0].enabled
+      && length(aws_dynamodb_table.buckets.warm_throughput) == 0
+    )
     error_message = "By default the key is DynamoDB's own, and no throughput is paid for ahead."
   }
 

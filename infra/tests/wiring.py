@@ -2,11 +2,12 @@
 """Compares what Terraform plans, value by value, with what was agreed: nothing is added or rewired unseen.
 
     wiring.py            plans sandbox, pre and prod, and compares
-    wiring.py --write    writes planned/*.json anew, to be read in the diff
+    wiring.py --write    writes planned/*.json again, to be read in the diff
 
-The plan is made by the stand-in provider of .ci/terraform-offline, which makes up ARNs from names: so policies and wiring can be read.
-planned/prod.json holds every value of prod; planned/others.json holds in what pre and sandbox differ. Beside that, rules are checked
-that no new agreement may break: who may write which rows, what starts the function, and what each alarm looks at.
+The plan is made by the stand-in provider of .ci/terraform-offline, which makes up ARNs from names: so
+policies and wiring can be read. planned/prod.json holds every value of prod; planned/others.json holds in
+what pre and sandbox differ. Beside that, rules are checked that no new agreement may break: who may write
+which rows, what starts the function, and what each alarm looks at.
 """
 
 import json
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import iam
@@ -47,11 +49,15 @@ class Workspace:
         """`also`: resources whose kinds may be added later."""
         self.infra = folder / "infra"
         shutil.copytree(
-            ROOT / "infra", self.infra, ignore=shutil.ignore_patterns(".terraform", ".terraform.lock.hcl", "*.tfplan")
+            ROOT / "infra",
+            self.infra,
+            ignore=shutil.ignore_patterns(".terraform", ".terraform.lock.hcl", "*.tfplan"),
         )
         (self.infra / "tests/also.tf").write_text("\n".join(also))
         prepare = subprocess.run(
-            [ROOT / ".ci/terraform-offline/prepare", self.infra, folder / "offline"], capture_output=True, text=True
+            [ROOT / ".ci/terraform-offline/prepare", self.infra, folder / "offline"],
+            capture_output=True,
+            text=True,
         )
         if prepare.returncode:
             sys.exit(prepare.stderr)
@@ -76,7 +82,11 @@ class Workspace:
 
     def planned(self, environment: str) -> dict[str, dict]:
         """The resources of an environment, by address, without what is not set."""
-        files = [f"-var-file=envs/{environment}.tfvars", "-var-file=tests/planned/more.tfvars", "-var=package_path=versions.tf"]
+        files = [
+            f"-var-file=envs/{environment}.tfvars",
+            "-var-file=tests/planned/more.tfvars",
+            "-var=package_path=versions.tf",
+        ]
         self.terraform("plan", "-lock=false", "-out=this.tfplan", *files)
         plan = json.loads(self.terraform("show", "-json", "this.tfplan"))
         resources = {}
@@ -89,13 +99,28 @@ class Workspace:
                 walk(child)
 
         walk(plan["planned_values"]["root_module"])
+        for address, first in depends_on(plan["configuration"]["root_module"]):
+            for known in resources:
+                if re.sub(r"\[[^]]*\]", "", known) == address:
+                    resources[known]["depends_on"] = first
         return resources
+
+
+def depends_on(module: dict, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Which resources are made after which others, where a line says so."""
+    for resource in module.get("resources", []):
+        if resource.get("depends_on"):
+            yield path + resource["address"], resource["depends_on"]
+    for name, call in module.get("module_calls", {}).items():
+        yield from depends_on(call["module"], f"{path}module.{name}.")
 
 
 def plain(value):
     """A value without nulls and empty lists, with documents read, and with the time of the plan left out."""
     if isinstance(value, dict):
-        kept = {name: plain(one) for name, one in value.items() if name not in ("tags_all", "source_code_hash")}
+        kept = {
+            name: plain(one) for name, one in value.items() if name not in ("tags_all", "source_code_hash")
+        }
         return {name: one for name, one in kept.items() if one not in (None, [], {})}
     if isinstance(value, list):
         return [plain(one) for one in value]
@@ -109,9 +134,15 @@ def plain(value):
 
 def flat(value, path: str = "") -> dict[str, object]:
     if isinstance(value, dict) and value:
-        return {key: one for name, inner in value.items() for key, one in flat(inner, f"{path} {name}").items()}
+        return {
+            key: one for name, inner in value.items() for key, one in flat(inner, f"{path} {name}").items()
+        }
     if isinstance(value, list):
-        return {key: one for index, inner in enumerate(value) for key, one in flat(inner, f"{path} {index}").items()}
+        return {
+            key: one
+            for index, inner in enumerate(value)
+            for key, one in flat(inner, f"{path} {index}").items()
+        }
     return {path.strip(): value}
 
 
@@ -119,7 +150,11 @@ def differences(old: dict, new: dict) -> list[str]:
     before, now = flat(old), flat(new)
     lines = [f"- {key}: {before[key]!r}" for key in before.keys() - now.keys()]
     lines += [f"+ {key}: {now[key]!r}" for key in now.keys() - before.keys()]
-    lines += [f"! {key}: {before[key]!r} -> {now[key]!r}" for key in before.keys() & now.keys() if before[key] != now[key]]
+    lines += [
+        f"! {key}: {before[key]!r} -> {now[key]!r}"
+        for key in before.keys() & now.keys()
+        if before[key] != now[key]
+    ]
     return sorted(lines, key=lambda line: line[2:])
 
 
@@ -150,7 +185,9 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
             broken.append(text)
 
     def of(kind: str) -> dict[str, dict]:
-        return {address: values for address, values in resources.items() if re.search(rf"(^|\.){kind}\.", address)}
+        return {
+            address: values for address, values in resources.items() if re.search(rf"(^|\.){kind}\.", address)
+        }
 
     def only(kind: str) -> dict:
         found = list(of(kind).values())
@@ -159,11 +196,22 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
 
     table, function, role, queue, event = (
         only(kind)
-        for kind in ("aws_dynamodb_table", "aws_lambda_function", "aws_iam_role", "aws_sqs_queue", "aws_cloudwatch_event_rule")
+        for kind in (
+            "aws_dynamodb_table",
+            "aws_lambda_function",
+            "aws_iam_role",
+            "aws_sqs_queue",
+            "aws_cloudwatch_event_rule",
+        )
     )
     target, permission, log, live = (
         only(kind)
-        for kind in ("aws_cloudwatch_event_target", "aws_lambda_permission", "aws_cloudwatch_log_group", "aws_lambda_alias")
+        for kind in (
+            "aws_cloudwatch_event_target",
+            "aws_lambda_permission",
+            "aws_cloudwatch_log_group",
+            "aws_lambda_alias",
+        )
     )
 
     # The function, its role, its table.
@@ -177,18 +225,31 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
     )
     rule(attached.get("role") == role.get("name"), "the policy for logs is attached to the role")
     trusted = role.get("assume_role_policy", {}).get("Statement", [{}])
-    rule([one.get("Principal") for one in trusted] == [{"Service": "lambda.amazonaws.com"}], "Lambda alone takes the role")
-    rule(function.get("logging_config", [{}])[0].get("log_group") == log.get("name"), "the function logs to its group")
+    rule(
+        [one.get("Principal") for one in trusted] == [{"Service": "lambda.amazonaws.com"}],
+        "Lambda alone takes the role",
+    )
+    rule(
+        function.get("logging_config", [{}])[0].get("log_group") == log.get("name"),
+        "the function logs to its group",
+    )
 
     # What starts it, and where failures go.
     rule(event.get("state", "ENABLED") == "ENABLED", "the schedule is enabled")
     rule(function.get("publish") is True, "each change is a version to go back to")
     rule(live.get("function_name") == function.get("function_name"), "the alias is the function's")
-    rule("function_version" not in live, "the alias points to the version that is published, which no plan knows")
-    rule(target.get("rule") == event.get("name") and target.get("arn") == live.get("arn"), "the schedule starts the alias")
+    rule(
+        "function_version" not in live,
+        "the alias points to the version that is published, which no plan knows",
+    )
+    rule(
+        target.get("rule") == event.get("name") and target.get("arn") == live.get("arn"),
+        "the schedule starts the alias",
+    )
     started = (permission.get("function_name"), permission.get("qualifier"))
     rule(
-        permission.get("source_arn") == event.get("arn") and started == (function.get("function_name"), live.get("name")),
+        permission.get("source_arn") == event.get("arn")
+        and started == (function.get("function_name"), live.get("name")),
         "the schedule alone may start the alias",
     )
     rule(
@@ -201,25 +262,32 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
     rule(runs.get("qualifier") == live.get("name"), "what becomes of failed runs is said of the alias")
     writers = only("aws_sqs_queue_policy").get("policy", {}).get("Statement", [])
     rule(
-        [one.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn") for one in writers] == [event.get("arn")],
+        [one.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn") for one in writers]
+        == [event.get("arn")],
         "the schedule alone writes to the queue",
     )
 
     # Policies: this table, no wildcard except for KMS, and no product reaches rows of another vendor.
     arn = table.get("arn", "")
     policies = {
-        address: values["policy"] for kind in ("aws_iam_policy", "aws_iam_role_policy") for address, values in of(kind).items()
+        address: values["policy"]
+        for kind in ("aws_iam_policy", "aws_iam_role_policy")
+        for address, values in of(kind).items()
     }
     for address, document in policies.items():
         for statement in document["Statement"]:
             actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
             rule(not any("*" in action for action in actions), f"{address}: an action has a wildcard")
             wanted = queue.get("arn") if actions == ["sqs:SendMessage"] else arn
-            rule(statement["Resource"] == wanted, f"{address}: {statement.get('Sid')} is about {statement['Resource']}")
+            rule(
+                statement["Resource"] == wanted,
+                f"{address}: {statement.get('Sid')} is about {statement['Resource']}",
+            )
     vendors = {"chat": ["openai", "anthropic"], "voice": ["elevenlabs"]}
     for product, own in vendors.items():
         document = next(
-            (one for address, one in policies.items() if f'product_policy["{product}"]' in address), {"Statement": []}
+            (one for address, one in policies.items() if f'product_policy["{product}"]' in address),
+            {"Statement": []},
         )
         for vendor in [one for all_of in vendors.values() for one in all_of] + ["openai2"]:
             bucket, lease, load, ticket = rows_of(vendor)
@@ -239,17 +307,28 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
                     for key in rows_of(vendor):
                         rule(not allows(document, action, arn, key), f"{product} may {action} {key}")
         for key in ("load#directory", "load#heal", "load#sweeps"):
-            rule(not any(allows(document, action, arn, key) for action in WRITES), f"{product} may write {key}")
-        rule(allows(document, "GetItem", arn, "load#directory"), f"{product} may read the directory, which tells the time")
-        rule(not allows(document, "PutItem", arn, rows_of(own[0])[0]), f"{product} may not replace a bucket")
-        rule(not allows(document, "DeleteItem", arn, rows_of(own[0])[0]), f"{product} may not remove a bucket")
+            rule(
+                not any(allows(document, action, arn, key) for action in WRITES), f"{product} may write {key}"
+            )
         rule(
-            not any(allows(document, action, arn) for action in ("Scan", "Query", "DeleteTable", "UpdateTable", *WRITES)),
+            allows(document, "GetItem", arn, "load#directory"),
+            f"{product} may read the directory, which tells the time",
+        )
+        rule(not allows(document, "PutItem", arn, rows_of(own[0])[0]), f"{product} may not replace a bucket")
+        rule(
+            not allows(document, "DeleteItem", arn, rows_of(own[0])[0]), f"{product} may not remove a bucket"
+        )
+        rule(
+            not any(
+                allows(document, action, arn)
+                for action in ("Scan", "Query", "DeleteTable", "UpdateTable", *WRITES)
+            ),
             f"{product} needs a key",
         )
     for part, may_limit in (("operator", True), ("reader", False)):
         document = next(
-            (one for address, one in policies.items() if address.endswith(f"aws_iam_policy.{part}")), {"Statement": []}
+            (one for address, one in policies.items() if address.endswith(f"aws_iam_policy.{part}")),
+            {"Statement": []},
         )
         for action in ("PutItem", "UpdateItem", "DeleteItem"):
             rule(allows(document, action, arn, "openai#rpm") == may_limit, f"{part}: {action} of a bucket")
@@ -258,10 +337,16 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         rule(allows(document, "Scan", arn) != may_limit, f"{part}: Scan")
 
     # Alarms look at what is made here, and notify the right topic.
-    known = {"FunctionName": function.get("function_name"), "QueueName": queue.get("name"), "TableName": table.get("name")}
+    known = {
+        "FunctionName": function.get("function_name"),
+        "QueueName": queue.get("name"),
+        "TableName": table.get("name"),
+    }
     for address, alarm in of("aws_cloudwatch_metric_alarm").items():
         looked_at = [alarm.get("dimensions", {})] + [
-            one.get("dimensions", {}) for query in alarm.get("metric_query", []) for one in query.get("metric", [])
+            one.get("dimensions", {})
+            for query in alarm.get("metric_query", [])
+            for one in query.get("metric", [])
         ]
         for dimensions in looked_at:
             for name, value in dimensions.items():
@@ -270,9 +355,13 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
                     rule(value == wanted, f"{address} looks at {name} {value}")
         now = [name in alarm["alarm_name"] for name in CRITICAL]
         topic = f"arn:aws:sns:eu-central-1:111122223333:{'now' if any(now) else 'tomorrow'}"
-        rule(alarm.get("alarm_actions") == [topic] == alarm.get("ok_actions"), f"{address} tells {alarm.get('alarm_actions')}")
         rule(
-            f"https://example.com/operations.md#{alarm['alarm_name'].split('prod-')[-1]}" in alarm["alarm_description"],
+            alarm.get("alarm_actions") == [topic] == alarm.get("ok_actions"),
+            f"{address} tells {alarm.get('alarm_actions')}",
+        )
+        rule(
+            f"https://example.com/operations.md#{alarm['alarm_name'].split('prod-')[-1]}"
+            in alarm["alarm_description"],
             f"{address} has no address in the runbook",
         )
     shown = [
@@ -297,19 +386,27 @@ def agreed(name: str) -> dict:
     return json.loads((TESTS / "planned" / f"{name}.json").read_text())
 
 
-def compared(workspace: Workspace, environments: tuple[str, ...] = ENVIRONMENTS, write: bool = False) -> list[str]:
+def compared(
+    workspace: Workspace, environments: tuple[str, ...] = ENVIRONMENTS, write: bool = False
+) -> list[str]:
     """What differs from what was agreed."""
     prod = workspace.planned("prod")
     found = [f"rule broken: {text}" for text in broken_rules(prod)]
     others = {}
     for environment in environments[1:]:
-        others[environment] = differences(without_name("prod", prod), without_name(environment, workspace.planned(environment)))
+        others[environment] = differences(
+            without_name("prod", prod), without_name(environment, workspace.planned(environment))
+        )
     if write:
         for name, value in (("prod", prod), ("others", others)):
-            (TESTS / "planned" / f"{name}.json").write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
+            (TESTS / "planned" / f"{name}.json").write_text(
+                json.dumps(value, indent=1, sort_keys=True) + "\n"
+            )
     found += differences(agreed("prod"), prod)
     for environment, lines in others.items():
-        found += [f"{environment}: {line}" for line in sorted(set(lines) ^ set(agreed("others")[environment]))]
+        found += [
+            f"{environment}: {line}" for line in sorted(set(lines) ^ set(agreed("others")[environment]))
+        ]
     return found
 
 
@@ -318,8 +415,12 @@ def main() -> None:
         found = compared(Workspace(Path(folder)), write="--write" in sys.argv[1:])
     if found:
         print("\n".join(found))
-        sys.exit("the plan is not as agreed; if it is meant so: infra/tests/wiring.py --write, and read the diff")
-    print(f"{len(agreed('prod'))} resources of prod, and what differs in pre and sandbox, are planned as agreed")
+        sys.exit(
+            "the plan is not as agreed; if it is meant so: infra/tests/wiring.py --write, and read the diff"
+        )
+    print(
+        f"{len(agreed('prod'))} resources of prod, and what differs in pre and sandbox, are planned as agreed"
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,10 @@ def of_run(folder: pathlib.Path) -> dict:
     facts = json.loads((folder / "run.json").read_text())
     verdict = folder / "verdict.json"
     is_kept = json.loads(verdict.read_text())["is_kept"] if verdict.exists() else None
-    return facts | {"is_kept": is_kept, "figures": {name: of_bucket(folder, facts, name) for name in facts["buckets"]}}
+    return facts | {
+        "is_kept": is_kept,
+        "figures": {name: of_bucket(folder, facts, name) for name in facts["buckets"]},
+    }
 
 
 def of_bucket(folder: pathlib.Path, facts: dict, name: str) -> dict:
@@ -47,9 +50,13 @@ def of_bucket(folder: pathlib.Path, facts: dict, name: str) -> dict:
     rust = json.loads((folder / file_name(name, "rust")).with_suffix(".json").read_text())
     of_rust = max(rust["grants"], 1)
     figures = {
-        "grants": len(grants), "refusals": len(refusals), "errors": errors, "is_rate": is_rate,
+        "grants": len(grants),
+        "refusals": len(refusals),
+        "errors": errors,
+        "is_rate": is_rate,
         "waits_ms": [(percent, percentile(waits, percent) / 1e3) for percent in PERCENTS],
-        "write_units": rust["write_units"] / of_rust, "read_units": rust["read_units"] / of_rust,
+        "write_units": rust["write_units"] / of_rust,
+        "read_units": rust["read_units"] / of_rust,
         "asks": per_second(asked, begin, seconds),
         "answers": per_second([grant["granted_at_micros"] for grant in grants], begin, seconds),
     }
@@ -58,20 +65,29 @@ def of_bucket(folder: pathlib.Path, facts: dict, name: str) -> dict:
         level = float(bucket["level"])
         allowed = level + rate * seconds
         unit = float(bucket["cost_per_call"])
-        levels = cumulative([(grant["start_at_micros"], grant["cost_micros"] / MILLION) for grant in grants], begin, seconds)
+        levels = cumulative(
+            [(grant["start_at_micros"], grant["cost_micros"] / MILLION) for grant in grants], begin, seconds
+        )
         figures |= {
-            "used": cost / allowed, "offered": len(asked) * unit / allowed, "levels": levels,
+            "used": cost / allowed,
+            "offered": len(asked) * unit / allowed,
+            "levels": levels,
             "limit": [(at, level + rate * at) for at, _ in levels],
         }
     else:
-        holds = [(grant["granted_at_micros"], releases.get(grant["id"], grant["granted_at_micros"])) for grant in grants]
+        holds = [
+            (grant["granted_at_micros"], releases.get(grant["id"], grant["granted_at_micros"]))
+            for grant in grants
+        ]
         levels = held(holds, begin, seconds)
         mean = sum(to - at for at, to in holds) / MILLION / seconds
         # Each worker wants a slot at all times. The reference client is one.
         of_language = {"rust": facts["workers"] * facts["processes"], "reference": 1}
         callers = sum(of_language.get(language, facts["workers"]) for language in facts["languages"])
         figures |= {
-            "used": mean / capacity, "offered": callers / capacity, "levels": levels,
+            "used": mean / capacity,
+            "offered": callers / capacity,
+            "levels": levels,
             "limit": [(at, capacity) for at, _ in levels],
         }
     return figures
@@ -133,10 +149,20 @@ def rows(run: dict) -> list:
     lines = []
     for name, of in run["figures"].items():
         waits = dict(of["waits_ms"])
-        lines.append([
-            name.removeprefix("stress#"), str(of["grants"]), f"{of['used'] * 100:.1f}%", f"{of['offered']:.1f}x", str(of["refusals"]),
-            str(of["errors"]), short(waits[50]), short(waits[99]), short(waits[100]), f"{of['write_units']:.1f}/{of['read_units']:.1f}",
-        ])
+        lines.append(
+            [
+                name.removeprefix("stress#"),
+                str(of["grants"]),
+                f"{of['used'] * 100:.1f}%",
+                f"{of['offered']:.1f}x",
+                str(of["refusals"]),
+                str(of["errors"]),
+                short(waits[50]),
+                short(waits[99]),
+                short(waits[100]),
+                f"{of['write_units']:.1f}/{of['read_units']:.1f}",
+            ]
+        )
     return lines
 
 
@@ -144,11 +170,27 @@ def table(run: dict) -> str:
     """The figures of a run, in at most 80 columns."""
     lines = [HEAD, *rows(run)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(HEAD))]
-    text = [" ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]) for line in lines]
-    verdict = {True: "every promise was kept", False: "PROMISES WERE BROKEN", None: "not judged yet"}[run["is_kept"]]
-    callers = f"{run['processes']} processes of {run['workers']} workers a bucket, {run['seconds']} s, {', '.join(run['languages'])}"
-    return "\n".join([
-        f"{run['name']}: {verdict}", callers, "", *text, "",
-        "USED: of what the limit allowed. OFFERED: of what the limit allowed, asked for",
-        "P50, P99, MAX: of granted acquires, in ms. UNITS: written/read, for one grant",
-    ])
+    text = [
+        " ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
+        )
+        for line in lines
+    ]
+    verdict = {True: "every promise was kept", False: "PROMISES WERE BROKEN", None: "not judged yet"}[
+        run["is_kept"]
+    ]
+    languages = ", ".join(run["languages"])
+    callers = (
+        f"{run['processes']} processes of {run['workers']} workers a bucket, {run['seconds']} s, {languages}"
+    )
+    return "\n".join(
+        [
+            f"{run['name']}: {verdict}",
+            callers,
+            "",
+            *text,
+            "",
+            "USED: of what the limit allowed. OFFERED: of what the limit allowed, asked for",
+            "P50, P99, MAX: of granted acquires, in ms. UNITS: written/read, for one grant",
+        ]
+    )

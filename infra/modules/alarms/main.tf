@@ -28,6 +28,10 @@ locals {
   recent   = max(900, local.interval)
   lasting  = min(86400, max(3600, 3 * local.interval))
 
+  # The same in the words of an alarm's text.
+  of_recent  = "${local.recent / 60} minutes"
+  of_lasting = "${local.lasting / 60} minutes"
+
   alarms = {
     reconciler-errors = {
       severity    = "warning"
@@ -109,7 +113,7 @@ locals {
 
     already-capped = {
       severity    = "warning"
-      description = "For an hour every sweep has met leases whose bucket was full already: callers gave the slots back and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
+      description = "For ${local.of_lasting} every sweep has met leases whose bucket was full already: callers gave the slots back and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
       namespace   = "Sluice"
       metric      = "AlreadyCapped"
       dimensions  = local.of_environment
@@ -124,7 +128,7 @@ locals {
 
     restored-slots = {
       severity    = "warning"
-      description = "For an hour the sweep has been restoring slots that nobody gave back: callers crash, time out, or acquire without releasing. See on the dashboard which dimension it is, and have its callers run their work in a slot rather than a bare acquire."
+      description = "In each of four periods of ${local.of_recent}, sweeps have restored ${var.restored_slots_threshold} or more slots that nobody gave back: callers crash, time out, or acquire without releasing. See on the dashboard which dimension it is, and have its callers run their work in a slot rather than a bare acquire."
       namespace   = "Sluice"
       metric      = "RestoredSlots"
       dimensions  = local.of_environment
@@ -154,7 +158,7 @@ locals {
 
     unfinished-sweeps = {
       severity    = "warning"
-      description = "For an hour no sweep has scanned the whole table, because of its deadline or throttling. What one sweep leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
+      description = "For ${local.of_lasting} no sweep has scanned the whole table, because of its deadline or throttling, or because runs fail. What one sweep leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
       namespace   = "Sluice"
       metric      = "SegmentsUnscanned"
       dimensions  = local.of_environment
@@ -200,7 +204,7 @@ locals {
     # A sweep that leaves some to the next is nothing; every sweep of an hour is.
     leases-left = {
       severity    = "warning"
-      description = "For an hour every sweep has left leases that had ended to the next one, because of conflicts or the end of its time: slots come back late. See how many leases end (Expired on the dashboard), who leaves them, and whether DynamoDB throttles."
+      description = "For ${local.of_lasting} every sweep has left leases that had ended to the next one, because of conflicts or the end of its time: slots come back late. See how many leases end (Expired on the dashboard), who leaves them, and whether DynamoDB throttles."
       namespace   = "Sluice"
       metric      = "Left"
       dimensions  = local.of_environment
@@ -215,7 +219,7 @@ locals {
 
     deadline-hit = {
       severity    = "warning"
-      description = "For an hour the function's time has ended every sweep. The table is too large for one run, or DynamoDB answers slowly: see Duration and RowsScanned on the dashboard, and look for rows that nobody needs."
+      description = "For ${local.of_lasting} the function's time has ended every sweep. The table is too large for one run, or DynamoDB answers slowly: see Duration and RowsScanned on the dashboard, and look for rows that nobody needs."
       namespace   = "Sluice"
       metric      = "DeadlineHit"
       dimensions  = local.of_environment
@@ -263,7 +267,7 @@ locals {
     # the reconciler.
     caller-refusals = {
       severity    = "warning"
-      description = "For an hour callers have been refused slots, or shed requests, more often than the threshold in each quarter of an hour: more is asked for than the concurrency limits give. See on the dashboard and in `sluice watch` which bucket is full and who holds its slots, and let callers wait in a slot rather than ask again."
+      description = "In each of four periods of ${local.of_recent}, callers have been refused slots or shed requests ${var.refusals_threshold} times or more: more is asked for than the concurrency limits give. See on the dashboard and in `sluice watch` which bucket is full and who holds its slots, and let callers wait in a slot rather than ask again."
       namespace   = "Sluice"
       metric      = "CallerRefusals"
       dimensions  = local.of_environment
@@ -278,7 +282,7 @@ locals {
 
     refusals = {
       severity    = "warning"
-      description = "For an hour callers that print metrics were refused more often than the threshold in each quarter of an hour: more is asked for than the limits give, or a caller asks again at once. See by bucket (VendorDimension) which limit it is; let callers wait in a slot, or have the vendor raise the limit."
+      description = "In each of four periods of 15 minutes, callers that print metrics were refused ${var.refusals_threshold} times or more: more is asked for than the limits give, or a caller asks again at once. See by bucket (VendorDimension) which limit it is; let callers wait in a slot, or have the vendor raise the limit."
       namespace   = "Sluice"
       metric      = "Refusals"
       dimensions  = local.of_callers
@@ -293,7 +297,7 @@ locals {
 
     vendor-refusals = {
       severity    = "warning"
-      description = "A vendor refuses calls that were granted (HTTP 429 and the like), more often than the threshold in a quarter of an hour: somebody else uses the account, or the vendor's limit is lower than the bucket's. `sluice doctor` reports a lower limit that the vendor stated; find callers without Sluice."
+      description = "A vendor refuses calls that were granted (HTTP 429 and the like), more than ${var.vendor_refusals_threshold} times in 15 minutes: somebody else uses the account, or the vendor's limit is lower than the bucket's. `sluice doctor` reports a lower limit that the vendor stated; find callers without Sluice."
       namespace   = "Sluice"
       metric      = "VendorRefusals"
       dimensions  = local.of_callers
@@ -324,7 +328,7 @@ locals {
     # If it lasts, `dynamodb-unavailable` is the alarm. Callers that call now and then never make that one go off.
     dynamodb-faltered = {
       severity    = "warning"
-      description = "DynamoDB did not answer callers in the last quarter of an hour: they got what SLUICE_ON_UNAVAILABLE says, errors by default. One blip mends itself; if it lasts, `dynamodb-unavailable` goes off. If it comes back, look at the network and the timeouts of the callers."
+      description = "In the last 15 minutes DynamoDB did not answer some calls: callers got what SLUICE_ON_UNAVAILABLE says, errors by default. A short outage ends without you; if it lasts, `dynamodb-unavailable` goes off. If short outages come back, look at the network and the timeouts of the callers."
       namespace   = "Sluice"
       metric      = "Unavailable"
       dimensions  = local.of_callers
@@ -430,7 +434,7 @@ resource "aws_cloudwatch_metric_alarm" "no_sweep" {
   tags            = var.tags
 }
 
-# Its name stays: made anew, the alarm could be deleted by the name of the old one.
+# Its name stays: an alarm that is created again could be deleted by the name of the old one.
 moved {
   from = aws_cloudwatch_metric_alarm.this["no-sweep"]
   to   = aws_cloudwatch_metric_alarm.no_sweep

@@ -20,12 +20,14 @@ output "arns" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
-    environment                 = aws_cloudwatch_metric_alarm.this["drift"].dimensions.Environment
-    environment_of_callers      = aws_cloudwatch_metric_alarm.this["refusals"].dimensions.Environment
-    actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
-    critical_topic_arns         = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
-    warning_topic_arns          = aws_cloudwatch_metric_alarm.throttles.alarm_actions
-    sweep_interval_seconds      = one([for query in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(query.metric).period if query.id == "sweeps"])
+    environment            = aws_cloudwatch_metric_alarm.this["drift"].dimensions.Environment
+    environment_of_callers = aws_cloudwatch_metric_alarm.this["refusals"].dimensions.Environment
+    actions_enabled        = aws_cloudwatch_metric_alarm.throttles.actions_enabled
+    critical_topic_arns    = aws_cloudwatch_metric_alarm.no_sweep.alarm_actions
+    warning_topic_arns     = aws_cloudwatch_metric_alarm.throttles.alarm_actions
+    sweep_interval_seconds = one([
+      for query in aws_cloudwatch_metric_alarm.no_sweep.metric_query : one(query.metric).period if query.id == "sweeps"
+    ])
     system_errors_threshold     = aws_cloudwatch_metric_alarm.system_errors.threshold
     restored_slots_threshold    = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
     drift_threshold             = aws_cloudwatch_metric_alarm.this["drift"].threshold

@@ -1,5 +1,5 @@
 output "caller_policy_arn" {
-  description = "Policy for product code that acquires, renews and releases, and gives back what crashed callers held."
+  description = "Policy for product code: acquire, renew, release, and give back what crashed callers held."
   value       = aws_iam_policy.caller.arn
 }
 

@@ -12,7 +12,7 @@ locals {
   note = <<-EOT
     **Sluice, ${local.env}.** Use is read off DynamoDB here: a batch of grants is one write, and a refusal that a process answers from its
     cache is no request at all. What callers met comes from those that print it (`SLUICE_METRICS=emf`). What is in use, what leaked and
-    everything named *sweep* comes from the reconciler, every five minutes.
+    everything named *sweep* comes from the reconciler, whose schedule is `${var.schedule_expression}`.
   EOT
 
   # In CloudWatch's notation "." stands for the value above it, here written out so that each line can be read alone.

@@ -39,3 +39,9 @@ variable "metrics" {
   type        = string
   default     = "all"
 }
+
+variable "schedule_expression" {
+  description = "When the reconciler runs, for the note at the top."
+  type        = string
+  default     = "rate(5 minutes)"
+}

@@ -29,14 +29,18 @@ output "sweep_interval_seconds" {
 
   precondition {
     condition     = local.interval_seconds <= 86400
-    error_message = "The reconciler must run at least once a day: a lease's row is deleted a week after its end, and CloudWatch has no longer periods."
+    error_message = "The reconciler must run at least once a day: CloudWatch has no longer periods."
   }
 }
 
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
-    package              = aws_lambda_function.reconciler.filename != null ? aws_lambda_function.reconciler.filename : join("/", compact([aws_lambda_function.reconciler.s3_bucket, aws_lambda_function.reconciler.s3_key, aws_lambda_function.reconciler.s3_object_version]))
+    package = coalesce(aws_lambda_function.reconciler.filename, join("/", compact([
+      aws_lambda_function.reconciler.s3_bucket,
+      aws_lambda_function.reconciler.s3_key,
+      aws_lambda_function.reconciler.s3_object_version,
+    ])))
     architecture         = one(aws_lambda_function.reconciler.architectures)
     environment          = aws_lambda_function.reconciler.environment[0].variables.SLUICE_ENV
     schedule_expression  = aws_cloudwatch_event_rule.schedule.schedule_expression

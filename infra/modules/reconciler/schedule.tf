@@ -26,6 +26,9 @@ resource "aws_cloudwatch_event_target" "reconciler" {
   dead_letter_config {
     arn = aws_sqs_queue.dead_letters.arn
   }
+
+  # Without the right to start the function, the first event would be a dead letter.
+  depends_on = [aws_lambda_permission.schedule]
 }
 
 resource "aws_lambda_permission" "schedule" {

@@ -122,5 +122,6 @@ module "dashboard" {
   dead_letter_queue_name = module.reconciler.dead_letter_queue_name
   alarm_arns             = module.alarms.arns
   metrics                = var.metrics
+  schedule_expression    = var.schedule_expression
   name_prefix            = var.name_prefix
 }

@@ -24,7 +24,7 @@ output "dead_letter_queue_url" {
 }
 
 output "caller_policy_arn" {
-  description = "Policy for roles that serve every vendor, and for people on call. A product's own is in product_policy_arns."
+  description = "Policy for roles that serve every vendor, and for people on call. For products: product_policy_arns."
   value       = module.caller_policy.caller_policy_arn
 }
 

@@ -43,7 +43,9 @@ run "pre_is_made_as_agreed" {
   }
 
   assert {
-    condition     = output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 20
+    condition = (
+      output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 20
+    )
     error_message = "The alarms of pre are not as agreed."
   }
 }

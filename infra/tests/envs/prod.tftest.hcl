@@ -47,7 +47,9 @@ run "prod_is_made_as_agreed" {
   }
 
   assert {
-    condition     = output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 10
+    condition = (
+      output.settings.alarms.actions_enabled == true && output.settings.alarms.restored_slots_threshold == 10
+    )
     error_message = "The alarms of prod are not as agreed."
   }
 }

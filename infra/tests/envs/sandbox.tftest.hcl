@@ -43,7 +43,10 @@ run "sandbox_is_made_as_agreed" {
   }
 
   assert {
-    condition     = output.settings.alarms.actions_enabled == false && output.settings.alarms.restored_slots_threshold == 100
+    condition = (
+      output.settings.alarms.actions_enabled == false
+      && output.settings.alarms.restored_slots_threshold == 100
+    )
     error_message = "The alarms of sandbox are not as agreed."
   }
 }

@@ -1,4 +1,5 @@
-# What AWS would answer, as far as other resources are built from it. Elsewhere a mocked provider makes random strings up.
+# What AWS would answer, as far as other resources are built from it. Elsewhere a mocked provider makes random
+# strings up.
 
 mock_resource "aws_dynamodb_table" {
   defaults = { arn = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table" }
