@@ -1,5 +1,8 @@
 //! What the examples have in common: a vendor with limits of its own, and a table with buckets for them.
 
+#[cfg(doctest)]
+mod guides;
+
 use std::error::Error;
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL("../../..", import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 
 /** The command `sluice`, with the lab. A missing one fails: no test is skipped in silence. */
-function command() {
+export function command() {
   const found = process.env.SLUICE_COMMAND ?? join(target, "debug", "sluice");
   assert(existsSync(found), `there is no ${found}: \`cargo build -p sluice-cli\` first, or name one in SLUICE_COMMAND`);
   return found;

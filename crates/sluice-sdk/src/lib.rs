@@ -133,13 +133,3 @@ const _: () = {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-/// The examples of the page that continues the README.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/using.md")]
-struct UsingPage;
-
-/// The example of the admission page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/admission.md")]
-struct AdmissionPage;

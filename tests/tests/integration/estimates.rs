@@ -1,4 +1,4 @@
-//! What reserving close to the truth is worth, on recorded calls: see `tests/data` and `docs/estimates.md`.
+//! What reserving close to the truth is worth, on recorded calls: see `tests/data` and `docs/tokens.md`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -208,7 +208,7 @@ async fn so_they_do_where_an_answer_may_be_long_and_the_bucket_holds_a_minute() 
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "more than a minute: prints the table of docs/estimates.md"]
+#[ignore = "more than a minute: prints the table of docs/tokens.md"]
 #[allow(clippy::print_stdout)]
 async fn the_table_of_the_document() {
     for (end, start) in [(End::Release, Start::Retried), (End::Settle, Start::Booked), (End::Settle, Start::Retried)] {

@@ -43,7 +43,7 @@ impl Default for EstimatorConfig {
 ///
 /// An estimator is local to the process; its callers should share it. While it knows nothing, callers reserve
 /// `max_tokens`, and many that start at once book far ahead: a process that starts under load should teach it
-/// from a log first. `docs/estimates.md` states what the estimator is worth on recorded calls, and with which
+/// from a log first. `docs/tokens.md` states what the estimator is worth on recorded calls, and with which
 /// settings it is worth little.
 ///
 /// ```

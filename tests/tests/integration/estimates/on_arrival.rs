@@ -136,7 +136,7 @@ async fn the_estimate_sent_as_max_tokens_lets_through_twice_as_many_calls_and_cu
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "prints the second table of docs/estimates.md"]
+#[ignore = "prints the second table of docs/tokens.md"]
 #[allow(clippy::print_stdout)]
 async fn the_table_of_vendors_that_count_on_arrival() {
     for counts in [Counts::Larger, Counts::Sum] {

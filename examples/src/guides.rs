@@ -1,0 +1,20 @@
+//! The programs of the documents in Rust, compiled with the tests.
+
+macro_rules! pages {
+    ($($name:ident $page:literal),+ $(,)?) => {
+        $(#[doc = include_str!(concat!("../../docs/", $page))]
+        struct $name;)+
+    };
+}
+
+pages! {
+    Admission "admission.md",
+    Concurrency "concurrency.md",
+    Lambda "lambda.md",
+    Metrics "metrics.md",
+    Refusals "refusals.md",
+    Rust "rust.md",
+    Shares "shares.md",
+    Testing "testing.md",
+    Tokens "tokens.md",
+}
