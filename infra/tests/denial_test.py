@@ -363,7 +363,7 @@ class Denial(unittest.TestCase):
 
         # Own work, all the while.
         loads = [
-            self.sandbox.begin("chat", "stress", name, "--seconds", "6", "--json")
+            self.sandbox.begin("chat", "stress", name, "--for", "6", "--json")
             for name in ("openai#rpm", "openai#concurrent")
         ]
         refused = 0

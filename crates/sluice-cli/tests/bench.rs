@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn the_figures_of_a_scenario_are_told_as_json() {
-    let output = bench(&["--seconds", "1", "--scenario", "together", "--json", "--allow-missed"]);
+    let output = bench(&["--for", "1", "--scenario", "together", "--json", "--allow-missed"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let measures = report["measures"].as_array().unwrap();
@@ -59,7 +59,7 @@ fn an_unknown_scenario_lists_those_that_there_are() {
 #[test]
 fn a_missed_target_is_an_error_unless_it_is_allowed() {
     // A debug build on any machine: the limiter in memory is far ahead, and no claim is made here about which target is met.
-    let run = |more: &[&str]| bench(&[&["--seconds", "1", "--scenario", "prefetch", "--json"], more].concat());
+    let run = |more: &[&str]| bench(&[&["--for", "1", "--scenario", "prefetch", "--json"], more].concat());
     let output = run(&[]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let is_missed = report["targets"].as_array().unwrap().iter().any(|target| target["met"] == false);

@@ -66,7 +66,7 @@ impl Sandbox {
 
     /// The figures of two seconds of two processes on `dimensions`.
     fn stress(&self, dimensions: &[&str], history: &Path) -> Value {
-        let options = ["--workers", "4", "--processes", "2", "--seconds", "2", "--json", "--history"];
+        let options = ["--workers", "4", "--processes", "2", "--for", "2", "--json", "--history"];
         let arguments = [&["stress"], dimensions, &options, &[history.to_str().unwrap()]].concat();
         let output = self.command(&arguments).output().unwrap();
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
@@ -194,7 +194,7 @@ fn cut(history: &Path, name: &str, lost: usize) -> PathBuf {
 fn a_history_that_was_cut_off_or_lacks_a_release_is_refused_and_acquires_end_before_the_end() {
     let (sandbox, history) = (Sandbox::start("stress-end"), path("stress-end.ndjson"));
     let file = history.to_str().unwrap();
-    let arguments = ["stress", "elevenlabs#concurrent", "--seconds", "3", "--wind-down", "2", "--history", file];
+    let arguments = ["stress", "elevenlabs#concurrent", "--for", "3", "--wind-down", "2", "--history", file];
     let output = sandbox.command(&arguments).arg("--no-verdict").arg("--json").output().unwrap();
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(figures["verdict"].is_null() && figures["write_units"].as_u64().unwrap() > 0, "{figures}");
@@ -240,7 +240,7 @@ fn two_limits_at_once_are_both_kept_and_runs_may_be_judged_together() {
 fn a_signal_ends_a_run_early_and_cleanly() {
     let (sandbox, history) = (Sandbox::start("stress-signal"), path("stress-signal.ndjson"));
     let file = history.to_str().unwrap();
-    let arguments = ["stress", "openai#rpm", "--seconds", "600", "--json", "--history", file];
+    let arguments = ["stress", "openai#rpm", "--for", "600", "--json", "--history", file];
     let run = sandbox.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
     let part = path("stress-signal.ndjson.part-1");
     wait_for_parts(&part);
@@ -258,7 +258,7 @@ fn a_limit_that_is_changed_under_a_run_is_told_and_not_judged_by() {
     let (sandbox, history) = (Sandbox::start("stress-changed"), path("stress-changed.ndjson"));
     let limits = path("stress-changed-raised.toml");
     std::fs::write(&limits, LIMITS.replace("capacity = 3", "capacity = 4")).unwrap();
-    let arguments = ["stress", "elevenlabs#concurrent", "--seconds", "600", "--history", history.to_str().unwrap()];
+    let arguments = ["stress", "elevenlabs#concurrent", "--for", "600", "--history", history.to_str().unwrap()];
     let run = sandbox.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     wait_for_parts(&path("stress-changed.ndjson.part-1"));
     assert!(sandbox.command(&["buckets", "apply", limits.to_str().unwrap()]).output().unwrap().status.success());
@@ -286,7 +286,7 @@ fn what_cannot_be_stressed_or_read_is_told() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(says) && error.lines().count() == 1, "{error}");
     }
-    let no_time = sandbox.command(&["stress", "openai#rpm", "--seconds", "2", "--wind-down", "2"]).output().unwrap();
+    let no_time = sandbox.command(&["stress", "openai#rpm", "--for", "2", "--wind-down", "2"]).output().unwrap();
     assert!(text(&no_time.stderr).contains("leaves no time to acquire"), "{}", text(&no_time.stderr));
     let nowhere = sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
     assert!(text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"), "{}", text(&nowhere.stderr));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
+use crate::duration::duration_within;
 use crate::failure::{Ended, Failure};
 
 mod buckets;
@@ -31,9 +32,9 @@ use target::Target;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long each system is measured in each case
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
+    /// How long each system is measured in each case: 1s to 10m
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", default_value = "2s", value_parser = duration_within(LEAST, MOST))]
+    length: Duration,
     /// Run this scenario; may be given several times; without it, all
     #[arg(long = "scenario", value_name = "S", value_enum)]
     scenarios: Vec<Scenario>,
@@ -58,10 +59,13 @@ struct BenchReport {
     build: &'static str,
     cores: usize,
     /// How long each system was measured; virtual seconds against the model, minutes for saturation.
-    seconds: u64,
+    seconds: f64,
     measures: Vec<Measure>,
     targets: Vec<Target>,
 }
+
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_mins(10);
 
 const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
@@ -84,7 +88,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         opened.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
     }
     let progress = Progress::new(scenarios.iter().map(|scenario| scenario.steps()).sum());
-    let plan = Plan { length: Duration::from_secs(options.seconds), progress: progress.clone() };
+    let plan = Plan { length: options.length, progress: progress.clone() };
     let mut measures = Vec::new();
     for scenario in scenarios {
         measures.extend(scenario.run(&plan).await?);
@@ -99,7 +103,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         version: env!("CARGO_PKG_VERSION"),
         build: BUILD,
         cores,
-        seconds: options.seconds,
+        seconds: options.length.as_secs_f64(),
         measures,
         targets,
     };

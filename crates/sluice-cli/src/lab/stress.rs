@@ -12,6 +12,7 @@ use sluice_sdk::core::{Bucket, Dimension, LimitType, ShareLimit};
 use sluice_sdk::{AcquireError, Client, Clock};
 
 use crate::connect::client;
+use crate::duration::{duration, duration_within};
 use crate::failure::{Ended, Failure};
 use crate::history;
 use crate::signals::stop_requested;
@@ -37,12 +38,12 @@ pub(crate) struct Options {
     /// Processes, each with a client of its own
     #[arg(long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
-    /// How long to run; Ctrl-C ends it sooner
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
-    /// No worker acquires in the last S seconds, so that all is released at the end
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    wind_down: u64,
+    /// How long to run: 1s to 1d; Ctrl-C ends it sooner
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", default_value = "10s", value_parser = duration_within(LEAST, MOST))]
+    length: Duration,
+    /// No worker acquires in this time before the end, so that all is released
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    wind_down: Duration,
     /// Write every grant, refusal and release into this file (NDJSON, recreated); judge it as `sluice history` does
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -54,14 +55,18 @@ pub(crate) struct Options {
     json: bool,
 }
 
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_hours(24);
 /// Time for the processes to start before the first call.
 const START_UP: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(options: Options) -> Ended {
-    if options.wind_down >= options.seconds {
+    if options.wind_down >= options.length {
+        let in_words = |time| humantime::format_duration(time);
         return Err(Failure::new(format!(
-            "--wind-down {} leaves no time to acquire in --seconds {}: give more seconds",
-            options.wind_down, options.seconds
+            "--wind-down {} leaves no time to acquire in --for {}: give more time",
+            in_words(options.wind_down),
+            in_words(options.length)
         )));
     }
     let client = client().await?;
@@ -77,9 +82,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let stop = stop_requested();
     let mut crew = Crew::spawn(&options, parts.as_ref(), start)?;
     if !options.json {
-        let Options { processes, workers, seconds, .. } = &options;
+        let Options { processes, workers, length, .. } = &options;
         let dimensions = options.dimensions.join(", ");
-        println!("{processes} x {workers} workers on {dimensions} for {seconds} s");
+        println!("{processes} x {workers} workers on {dimensions} for {}", humantime::format_duration(*length));
     }
     let reports = tokio::select! {
         reports = crew.finished() => reports?,
@@ -89,7 +94,9 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
     };
     let lasted = Duration::from_micros(
-        u64::try_from(Clock::system().now().micros_since(start)).unwrap_or(0).min(options.seconds * 1_000_000),
+        u64::try_from(Clock::system().now().micros_since(start))
+            .unwrap_or(0)
+            .min(u64::try_from(options.length.as_micros()).unwrap_or(u64::MAX)),
     );
     let verdict = match parts {
         Some(parts) => {

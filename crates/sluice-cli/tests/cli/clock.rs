@@ -97,7 +97,7 @@ fn a_history_is_not_judged_on_a_machine_whose_clock_is_a_day_off() {
     let mut sandbox = Sandbox::start(&[]);
     sandbox.endpoint = later_by(&sandbox.endpoint, DAY_SECS);
     let history = file("clock.ndjson", "");
-    let stress = ["stress", "elevenlabs#concurrent", "--seconds", "1", "--processes", "1", "--history"];
+    let stress = ["stress", "elevenlabs#concurrent", "--for", "1", "--processes", "1", "--history"];
     let output = sandbox.command(&stress).arg(&history).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("ms off DynamoDB's"), "{}", text(&output.stderr));

@@ -158,7 +158,7 @@ async fn a_process_whose_share_has_no_room_for_a_call_says_so_before_an_outage()
     world.rate(RPM, 5, 1).await;
     let client = world.client_with(|settings| settings.on_unavailable("share:0.1".parse().unwrap()).note_use(true));
     for _ in 0..3 {
-        take(&client, RPM).await;
+        take(&client, RPM).await.release().await.unwrap();
         sleep(Duration::from_secs(61)).await;
         world.pass(Duration::from_secs(61));
     }

@@ -32,6 +32,9 @@ pub(crate) const ELEVENLABS: Api =
 /// The three vendors, in the order of the output.
 pub(crate) const APIS: [Api; 3] = [ANTHROPIC, OPENAI, ELEVENLABS];
 
+/// The vendors' names, in the same order.
+pub(crate) const NAMES: [&str; 3] = ["anthropic", "openai", "elevenlabs"];
+
 /// The vendor of one kind of call, and the cost of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
@@ -72,19 +75,20 @@ impl TokensOfACall {
     }
 }
 
-/// Anthropic counts calls and tokens in any window of this length.
-pub(crate) const WINDOW_SECS: u32 = 10;
+/// Anthropic counts calls and tokens in any window of this length. The callers are compared over one window: without
+/// Sluice they may use all of it at once, and then get no more than with Sluice.
+pub(crate) const WINDOW_SECS: u32 = 6;
 /// Calls that the vendor accepts in a window.
-pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
+pub(crate) const REQUESTS_PER_WINDOW: u32 = 360;
 /// Tokens that the vendor accepts in a window.
-pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
+pub(crate) const TOKENS_PER_WINDOW: u32 = 43_200;
 /// Calls that the vendor accepts at once: one and a half times the callers of a process, so that the others
 /// go on when one is killed.
 pub(crate) const AT_ONCE: u32 = 24;
 
-/// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).
+/// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (360 - 2) / (6 s + 170 ms).
 pub(crate) const REQUEST_BURST: u32 = 2;
-pub(crate) const REQUEST_RATE: f64 = 58.8;
+pub(crate) const REQUEST_RATE: f64 = 58.0;
 /// The j that this rate leaves room for.
 pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
 /// Without settling, these would be used up by 43 calls a second.

@@ -15,10 +15,13 @@ use tokio::time::Instant;
 use super::limits::{ANTHROPIC, ELEVENLABS, OPENAI};
 use crate::failure::Failure;
 
+pub(crate) mod answers;
 pub(crate) mod anthropic;
 pub(crate) mod elevenlabs;
 pub(crate) mod openai;
 mod waits;
+
+use answers::Answers;
 
 /// The running vendors. Clones are the same vendors.
 #[derive(Clone)]
@@ -32,6 +35,28 @@ pub(crate) struct Vendors {
 /// The state of one vendor.
 type Books<B> = Arc<Mutex<B>>;
 
+/// When two of the vendors take fewer calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Changes {
+    /// OpenAI lowers its limit.
+    pub(crate) drop_at: Instant,
+    /// ElevenLabs is busy for a while.
+    pub(crate) busy_at: Instant,
+}
+
+impl Changes {
+    /// Within a run.
+    pub(crate) fn within(begin: Instant, length: Duration) -> Self {
+        Self { drop_at: begin + length * 2 / 5, busy_at: begin + length * 3 / 5 }
+    }
+
+    /// Not before `end`.
+    pub(crate) fn after(end: Instant) -> Self {
+        let long_after = end + Duration::from_secs(3_600);
+        Self { drop_at: long_after, busy_at: long_after }
+    }
+}
+
 /// A call.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Call {
@@ -39,17 +64,18 @@ pub(crate) struct Call {
     pub(crate) tokens: u32,
     /// When the call might start, in microseconds of Unix time: for the summary, not for the vendor.
     pub(crate) start_at: u64,
+    /// Which process calls: for the summary too.
+    pub(crate) process: usize,
 }
 
 /// An answer: status, headers, body.
 type VendorReply = (StatusCode, HeaderMap, &'static str);
 
 impl Vendors {
-    /// Starts the vendors. What they change by themselves, they change at fixed times after `begin`.
-    pub(crate) async fn start(begin: Instant, length: Duration) -> Result<Self, Failure> {
+    pub(crate) async fn start(changes: Changes) -> Result<Self, Failure> {
         let anthropic = Books::<anthropic::Books>::default();
-        let openai = Arc::new(Mutex::new(openai::Books::new(openai::drop_at(begin, length))));
-        let elevenlabs = Arc::new(Mutex::new(elevenlabs::Books::new(elevenlabs::busy_at(begin, length))));
+        let openai = Arc::new(Mutex::new(openai::Books::new(changes.drop_at)));
+        let elevenlabs = Arc::new(Mutex::new(elevenlabs::Books::new(changes.busy_at)));
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let service = axum::Router::new()
@@ -74,6 +100,11 @@ impl Vendors {
 
     pub(crate) fn elevenlabs(&self) -> MutexGuard<'_, elevenlabs::Books> {
         locked(&self.elevenlabs)
+    }
+
+    /// What each vendor answered, looked at by `look`.
+    pub(crate) fn answers<T>(&self, look: impl Fn(&Answers) -> T) -> [T; 3] {
+        [look(&self.anthropic().answers), look(&self.openai().answers), look(&self.elevenlabs().answers)]
     }
 
     pub(crate) fn taken(&self) -> [usize; 3] {

@@ -26,8 +26,8 @@ impl Crew {
     /// Starts the processes; their first call is at `start`.
     pub(crate) fn spawn(options: &Options, parts: Option<&Parts>, start: Timestamp) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
-        let length = Duration::from_secs(options.seconds);
-        let stop = start.after(length - Duration::from_secs(options.wind_down));
+        let length = options.length;
+        let stop = start.after(length - options.wind_down);
         // Several histories may be judged as one, so names must differ between runs.
         let run = fastrand::u32(..);
         let mut processes = Vec::new();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
-use super::Claim;
+use super::claim::Claim;
 use crate::lab::demo::Run;
-use crate::lab::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
+use crate::lab::demo::limits::{ARRIVES_WITHIN, ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
+use crate::lab::demo::machine::Machine;
 use crate::lab::demo::vendor::Vendors;
 
 /// What `--json` prints about this vendor. Limits are calls at once.
@@ -20,10 +22,14 @@ pub(super) struct ElevenLabs {
     /// 429s for one call too many at once, and how many of them came after the vendor's limit was known.
     too_many_429: usize,
     too_many_429_later: usize,
+    /// Those of them that the machine's delays do not explain.
+    too_many_429_without_excuse: usize,
     /// 429s while the vendor was busy.
     busy_429: usize,
     /// The most 429s that followed one of these within its wait.
     more_429_in_a_wait: usize,
+    /// Those of them that the machine's delays do not explain.
+    more_429_not_heard: usize,
 }
 
 /// By then, the first replies have stated the vendor's limit.
@@ -32,18 +38,24 @@ const LIMIT_KNOWN_AFTER: Duration = Duration::from_secs(1);
 const MORE: usize = 1;
 
 impl ElevenLabs {
-    pub(super) fn new(run: &Run, vendors: &Vendors) -> Self {
+    pub(super) fn new(run: &Run, vendors: &Vendors, machine: &Machine) -> Self {
         let books = vendors.elevenlabs();
-        let (too_many_429, too_many_429_later) = books.too_many(run.begin + LIMIT_KNOWN_AFTER);
+        let too_many_429 = books.too_many().len();
+        let later = books.too_many().iter().filter(|at| **at > run.begin + LIMIT_KNOWN_AFTER);
+        let without_excuse = |at: &&Instant| machine.net(run.start.micros(), run.unix_micros(**at)) > LIMIT_KNOWN_AFTER;
         Self {
             configured: ELEVENLABS_CONFIGURED,
             allowed: ELEVENLABS_AT_ONCE,
             calls: books.taken() + too_many_429 + books.busy().count(),
             peak: books.concurrency().1,
             too_many_429,
-            too_many_429_later,
+            too_many_429_later: later.clone().count(),
+            too_many_429_without_excuse: later.filter(without_excuse).count(),
             busy_429: books.busy().count(),
-            more_429_in_a_wait: books.busy().most_more(),
+            more_429_in_a_wait: books.busy().most_more(|_, _| true),
+            more_429_not_heard: books.busy().most_more(|first, more| {
+                machine.not_heard(run.unix_micros(first), run.unix_micros(more), ARRIVES_WITHIN)
+            }),
         }
     }
 
@@ -53,40 +65,52 @@ impl ElevenLabs {
 
     pub(super) fn claims(&self) -> [Claim; 2] {
         let Self { too_many_429, too_many_429_later: later, busy_429, more_429_in_a_wait: more, .. } = self;
-        [
-            (
-                format!(
-                    "429 to {too_many_429} of {} calls for too many at once; to {later} after the first second",
-                    self.calls
-                ),
-                *later == 0,
-            ),
-            (
-                format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)"),
-                // Without a 429 the claim about pauses is not shown.
-                *busy_429 > 0 && *more <= MORE,
-            ),
-        ]
+        let too_many = format!(
+            "429 to {too_many_429} of {} calls for too many at once; to {later} after the first second",
+            self.calls
+        );
+        let busy = format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)");
+        let busy = if *busy_429 == 0 {
+            Claim::not_shown("no call came while it was busy, so no pause was shown".into())
+        } else {
+            let excuse = (self.more_429_not_heard <= MORE).then(|| "the machine held up who had to hear of it".into());
+            Claim::of(busy, *more <= MORE).unless(excuse)
+        };
+        let excuse = (self.too_many_429_without_excuse == 0).then(|| "the machine held up the first replies".into());
+        [Claim::of(too_many, *later == 0).unless(excuse), busy]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::demo::summary::claim::Verdict;
 
-    #[test]
-    fn a_vendor_that_was_never_found_busy_shows_nothing() {
-        let run = |busy_429| ElevenLabs {
+    fn verdicts(busy_429: usize, later: usize, without_excuse: usize) -> [Verdict; 2] {
+        let figures = ElevenLabs {
             configured: 8,
             allowed: 6,
             calls: 100,
             peak: 6,
-            too_many_429: 2,
-            too_many_429_later: 0,
+            too_many_429: 2 + later,
+            too_many_429_later: later,
+            too_many_429_without_excuse: without_excuse,
             busy_429,
             more_429_in_a_wait: 0,
+            more_429_not_heard: 0,
         };
-        let holds = |run: ElevenLabs| run.claims().iter().all(|(_, holds)| *holds);
-        assert!(holds(run(1)) && !holds(run(0)));
+        figures.claims().map(|claim| claim.verdict)
+    }
+
+    #[test]
+    fn a_vendor_that_was_never_found_busy_shows_nothing() {
+        assert_eq!(verdicts(1, 0, 0), [Verdict::Holds; 2]);
+        assert_eq!(verdicts(0, 0, 0), [Verdict::Holds, Verdict::NotShown]);
+    }
+
+    #[test]
+    fn a_limit_that_is_not_taken_on_fails_unless_the_machine_held_up_the_replies() {
+        assert_eq!(verdicts(1, 3, 0)[0], Verdict::NotShown);
+        assert_eq!(verdicts(1, 3, 1)[0], Verdict::Fails);
     }
 }

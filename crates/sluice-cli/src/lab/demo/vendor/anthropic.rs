@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::answers::{Answer, Answers};
 use super::{Call, UnderWay, VendorReply, headers, locked, retry_after, takes, unix_micros};
 use crate::lab::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
 
@@ -24,6 +25,7 @@ pub(crate) struct Books {
     refused: Refused,
     /// All calls that arrived, in order; for the summary.
     arrivals: Vec<Arrival>,
+    pub(super) answers: Answers,
 }
 
 /// A call that arrived; times in microseconds of Unix time.
@@ -31,13 +33,21 @@ pub(crate) struct Books {
 pub(crate) struct Arrival {
     pub(crate) start_at: u64,
     pub(crate) at: u64,
+    pub(crate) process: usize,
     is_taken: bool,
+}
+
+impl Arrival {
+    /// From the start to the arrival; zero if the call came before its start.
+    pub(crate) const fn took(&self) -> Duration {
+        Duration::from_micros(self.at.saturating_sub(self.start_at))
+    }
 }
 
 #[cfg(test)]
 impl Arrival {
     pub(crate) const fn taken(start_at: u64, at: u64) -> Self {
-        Self { start_at, at, is_taken: true }
+        Self { start_at, at, process: 0, is_taken: true }
     }
 }
 
@@ -91,7 +101,13 @@ impl Books {
         } else {
             None
         };
-        self.arrivals.push(Arrival { start_at: call.start_at, at: arrived, is_taken: exceeded.is_none() });
+        self.arrivals.push(Arrival {
+            start_at: call.start_at,
+            at: arrived,
+            process: call.process,
+            is_taken: exceeded.is_none(),
+        });
+        self.answers.note(now, if exceeded.is_none() { Answer::Taken } else { Answer::Refused });
         if let Some(exceeded) = exceeded {
             return Err(exceeded);
         }
@@ -152,16 +168,10 @@ impl Books {
         self.arrivals.first().map(|arrival| arrival.at)
     }
 
-    /// Calls accepted in each part of `length` after `start` (microseconds of Unix time).
-    pub(crate) fn taken_over_time(&self, start: u64, length: Duration, parts: usize) -> Vec<usize> {
-        let mut counts = vec![0; parts];
-        let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX).max(1);
-        for arrival in self.taken_at() {
-            let Some(after) = arrival.checked_sub(start).filter(|after| *after < length) else { continue };
-            let part = u128::from(after) * parts as u128 / u128::from(length);
-            counts[usize::try_from(part).unwrap_or(0)] += 1;
-        }
-        counts
+    /// Calls accepted in `length` after `start` (microseconds of Unix time).
+    pub(crate) fn taken_within(&self, start: u64, length: Duration) -> usize {
+        let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        self.taken_at().filter(|at| at.checked_sub(start).is_some_and(|after| after < length)).count()
     }
 }
 
@@ -201,7 +211,7 @@ mod tests {
         let mut books = Books::default();
         for n in 0..calls {
             books.under_way = 0;
-            assert!(books.judge(&Call { tokens, start_at: 0 }, now, u64::from(n)).is_ok());
+            assert!(books.judge(&Call { tokens, start_at: 0, process: 0 }, now, u64::from(n)).is_ok());
         }
         books
     }
@@ -209,7 +219,7 @@ mod tests {
     #[test]
     fn a_refusal_counts_by_its_reason_and_arrived_all_the_same() {
         let now = Instant::now();
-        let call = |tokens| Call { tokens, start_at: 7 };
+        let call = |tokens| Call { tokens, start_at: 7, process: 0 };
         let mut books = books_after(REQUESTS_PER_WINDOW, 1, now);
         assert!(books.judge(&call(1), now, 1_000).is_err());
         assert_eq!(books.refused(), Refused { requests: 1, ..Refused::default() });
@@ -218,7 +228,7 @@ mod tests {
         assert_eq!(books.refused(), Refused { requests: 1, concurrency: 1, tokens: 0 });
         let all = REQUESTS_PER_WINDOW as usize;
         assert_eq!((books.taken(), books.busiest_window(), books.arrivals().len()), (all, all, all + 2));
-        assert_eq!(books.taken_over_time(0, Duration::from_secs(1), 1), [all], "only these were taken");
+        assert_eq!(books.taken_within(0, Duration::from_secs(1)), all, "only these were taken");
         let last = books.arrivals()[all + 1];
         assert_eq!((last.start_at, last.at), (7, 1_001));
         books.under_way = 0;

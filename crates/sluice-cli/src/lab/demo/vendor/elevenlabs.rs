@@ -8,14 +8,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
+use super::answers::{Answer, Answers};
 use super::waits::Waits;
 use super::{Call, UnderWay, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::ELEVENLABS_AT_ONCE;
-
-/// When the vendor becomes busy.
-pub(crate) fn busy_at(begin: Instant, length: Duration) -> Instant {
-    begin + length * 3 / 5
-}
 
 /// How long the vendor is busy.
 pub(crate) const BUSY: Duration = Duration::from_millis(1_500);
@@ -31,14 +27,29 @@ pub(crate) struct Books {
     /// When the vendor rejected a call as one too many at once.
     too_many: Vec<Instant>,
     busy: Waits,
+    pub(super) answers: Answers,
 }
 
 impl Books {
     pub(super) fn new(busy_at: Instant) -> Self {
-        Self { busy_at, under_way: 0, peak: 0, taken: 0, too_many: Vec::new(), busy: Waits::default() }
+        Self {
+            busy_at,
+            under_way: 0,
+            peak: 0,
+            taken: 0,
+            too_many: Vec::new(),
+            busy: Waits::default(),
+            answers: Answers::default(),
+        }
     }
 
     fn judge(&mut self, now: Instant) -> Result<(), (HeaderMap, &'static str)> {
+        let judged = self.accept(now);
+        self.answers.note(now, if judged.is_ok() { Answer::Taken } else { Answer::Refused });
+        judged
+    }
+
+    fn accept(&mut self, now: Instant) -> Result<(), (HeaderMap, &'static str)> {
         let mut headers = self.headers();
         if now >= self.busy_at && now < self.busy_at + BUSY {
             let wait = retry_after(&mut headers, self.busy_at + BUSY - now);
@@ -70,9 +81,9 @@ impl Books {
         (self.under_way, self.peak)
     }
 
-    /// Calls that were one too many at once: all of them, and those after `since`.
-    pub(crate) fn too_many(&self, since: Instant) -> (usize, usize) {
-        (self.too_many.len(), self.too_many.iter().filter(|at| **at > since).count())
+    /// When a call came that was one too many at once.
+    pub(crate) fn too_many(&self) -> &[Instant] {
+        &self.too_many
     }
 
     pub(crate) fn busy(&self) -> &Waits {

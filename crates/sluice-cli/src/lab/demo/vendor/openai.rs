@@ -7,14 +7,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
+use super::answers::{Answer, Answers};
 use super::waits::Waits;
 use super::{Call, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
-
-/// When the vendor's limit drops.
-pub(crate) fn drop_at(begin: Instant, length: Duration) -> Instant {
-    begin + length * 2 / 5
-}
 
 /// The shortest and the longest time of a call, in milliseconds.
 const CALL_MILLIS: (u64, u64) = (30, 90);
@@ -29,6 +25,7 @@ pub(crate) struct Books {
     dropped: bool,
     taken: Vec<Instant>,
     waits: Waits,
+    pub(super) answers: Answers,
 }
 
 /// A limit by the minute. It refills evenly, and accumulates at most a short time's worth.
@@ -102,6 +99,7 @@ impl Books {
             dropped: false,
             taken: Vec::new(),
             waits: Waits::default(),
+            answers: Answers::default(),
         }
     }
 
@@ -121,6 +119,7 @@ impl Books {
         let wait = |books: &Self| books.requests.wait_for(1).max(books.tokens.wait_for(call.tokens));
         let is_refused = !wait(self).is_zero();
         self.requests.take(1);
+        self.answers.note(now, if is_refused { Answer::Refused } else { Answer::Taken });
         if is_refused {
             return Err(wait(self));
         }
@@ -199,7 +198,7 @@ mod tests {
     fn after_the_drop_it_refuses_until_what_was_used_has_flowed_back() {
         let drop_at = Instant::now() + Duration::from_secs(1);
         let mut books = Books::new(drop_at);
-        let call = Call { tokens: 1, start_at: 0 };
+        let call = Call { tokens: 1, start_at: 0, process: 0 };
         let (most, fewer) = (OPENAI_REQUESTS.at_first / 60 * MINUTE_SECS, OPENAI_REQUESTS.later / 60 * MINUTE_SECS);
         for _ in 0..most {
             assert_eq!(books.judge(&call, drop_at - Duration::from_micros(1)), Ok(()));

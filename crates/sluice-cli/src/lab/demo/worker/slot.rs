@@ -3,21 +3,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request as HttpRequest, StatusCode, header};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, StatusCode};
 use sluice_sdk::reactions::{ObservedLevel, ObservedLimit};
 use sluice_sdk::{Clock, Decision, LimitError, Replied, Reply, Slot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::Worker;
+use super::{JobEnd, Worker};
 use crate::failure::Failure;
 use crate::lab::demo::limits::Api;
 use crate::lab::demo::vendor::Call;
 
 /// How long a caller waits for a slot; if it gets none, it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
-const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// How a call that was made can fail.
 enum CallError {
@@ -45,8 +42,10 @@ impl<E: Into<Failure>> From<E> for CallError {
 }
 
 impl Worker {
-    pub(super) async fn call_until_stop(&self, kind: usize, api: &Api) {
-        let waiting = &self.counts.waiting[kind];
+    /// A job that gets no slot, or is refused, is tried again until it is done.
+    pub(super) async fn take_slots_until_stop(&self, of: usize, api: &Api) {
+        let waiting = &self.counts.waiting[of];
+        let mut wanted = Instant::now();
         while Clock::system().now() < self.stop {
             let used = api.tokens.map_or(0, |tokens| fastrand::u32(tokens.used.0..=tokens.used.1));
             let mut slot = self.sluice.slot(api.limits).max_wait(PATIENCE);
@@ -65,7 +64,10 @@ impl Worker {
                         return Ok(());
                     }
                     self.counts.granted.fetch_add(1, Relaxed);
-                    self.call_in(&slot, api, used).await.map_err(NoReply::Call)
+                    self.call_in(&slot, api, used).await.map_err(NoReply::Call)?;
+                    self.ended(of, wanted, JobEnd::Done);
+                    wanted = Instant::now();
+                    Ok(())
                 })
                 .await;
             if waits {
@@ -90,12 +92,6 @@ impl Worker {
         }
     }
 
-    async fn failed(&self, error: &impl std::fmt::Display) {
-        self.counts.errors.fetch_add(1, Relaxed);
-        *self.counts.last_error.lock() = Some(error.to_string());
-        sleep(AFTER_ERROR).await;
-    }
-
     /// Calls the vendor, and passes its reply to Sluice.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
         let start_at = match api.starts_by {
@@ -106,10 +102,28 @@ impl Worker {
         };
         let start_at = u64::try_from(start_at.micros())?;
         let tokens = api.tokens.map_or(0, |tokens| tokens.counted(used));
-        let (status, headers, body) = self.send(api, &Call { tokens, start_at }).await?;
+        self.start_late().await;
+        let (status, headers, body) = self.send(api, &Call { tokens, start_at, process: self.process }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let usage = api.tokens.filter(|_| !is_refused).map(|tokens| (tokens.limit, used));
         let reply = Reply::new(status.as_u16(), &headers).with_body(&body);
+        let decision = match self.deaf(status) {
+            Some(decision) => decision,
+            None => self.replied(slot, reply, usage).await?,
+        };
+        match decision {
+            Decision::NotRefused => Ok(()),
+            refused => Err(CallError::Refused(refused)),
+        }
+    }
+
+    /// Passes the reply to Sluice.
+    async fn replied(
+        &self,
+        slot: &Slot,
+        reply: Reply<'_, HeaderMap>,
+        usage: Option<(&str, u32)>,
+    ) -> Result<Decision, CallError> {
         let Replied { decision, observed, .. } = slot.reply(reply, usage).await?;
         for (_, observed) in &observed {
             let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
@@ -117,18 +131,6 @@ impl Worker {
                 self.counts.lowered.fetch_add(1, Relaxed);
             }
         }
-        match decision {
-            Decision::NotRefused => Ok(()),
-            refused => Err(CallError::Refused(refused)),
-        }
-    }
-
-    async fn send(&self, api: &Api, call: &Call) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
-        let body = serde_json::to_vec(call)?;
-        let url = format!("{}{}", self.vendor, api.path);
-        let request = HttpRequest::builder().method(Method::POST).uri(url);
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(body))?;
-        let (head, body) = self.http.request(request).await?.into_parts();
-        Ok((head.status, head.headers, body.collect().await?.to_bytes()))
+        Ok(decision)
     }
 }
