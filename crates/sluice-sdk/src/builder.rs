@@ -357,6 +357,14 @@ impl ClientBuilder {
         }
         describe_metrics();
         telemetry::begin();
+        if config.on_unavailable == OnUnavailable::EqualShare && !config.note_use {
+            tracing::warn!(
+                event = "unavailable.no_share",
+                table = store.table(),
+                "SLUICE_ON_UNAVAILABLE is `share`, and SLUICE_NOTE_USE is off: processes do not know how many they are, \
+                 and get the error in an outage; switch it on, or set a factor as in share:0.1"
+            );
+        }
         if config.mode.is_shadow() {
             tracing::info!(event = "mode.shadow", table = store.table(), "every call goes on at once, and is counted");
         }

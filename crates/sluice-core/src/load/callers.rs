@@ -324,6 +324,6 @@ pub fn note_use_again(dimension: &Dimension, row: &impl Row, noted: Use<'_>, now
 impl Use<'_> {
     /// How many processes it adds to those of the period: one that has not counted itself.
     fn processes(self, now: Timestamp) -> i64 {
-        i64::from(self.counted_in != Some(period(now)))
+        i64::from(self.counted_in.is_none_or(|counted_in| counted_in < period(now)))
     }
 }

@@ -11,11 +11,27 @@ use tokio::time::Instant;
 /// How long a crowd is believed. When this time has passed, two notes of this process have failed since.
 const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
 
+/// How long a number of processes is believed.
+const PROCESSES_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
+/// A number is believed from this time after the first note on. Where many processes start at once, the first of them
+/// to note its use finds itself alone; a minute later, all have noted theirs.
+const SECOND_NOTE: Duration = Duration::from_secs(50);
+
+/// What the replies to this process's notes of use showed.
+#[derive(Clone, Copy, Debug)]
+struct Processes {
+    processes: u32,
+    /// The first note of those without a long pause between them.
+    first: Timestamp,
+    at: Timestamp,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct LoadSeen {
     row: Mutex<Option<(Arc<Load>, Timestamp)>>,
     /// The slots that the callers waiting in this process want, in millionths.
     waiting: AtomicI64,
+    processes: Mutex<Option<Processes>>,
     /// How many processes wanted slots, as the last note of this process found, and when.
     crowd: Mutex<Option<(u32, Instant)>>,
 }
@@ -34,12 +50,19 @@ impl LoadSeen {
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
-    /// How many processes used the bucket when the load row was last seen, if that was within `span`.
-    pub(crate) fn processes(&self, span: Duration, now: Timestamp) -> Option<u32> {
-        let seen = self.row.lock();
-        let (load, seen_at) = seen.as_ref()?;
-        let processes = load.processes(*seen_at);
-        (processes > 0 && now.since(*seen_at) <= span).then_some(processes)
+    /// How many processes use the bucket. `None` if this process has not noted its use twice, a minute apart, the last
+    /// time within [`PROCESSES_KNOWN_FOR`].
+    pub(crate) fn processes(&self, now: Timestamp) -> Option<u32> {
+        let noted = (*self.processes.lock())?;
+        let is_known = noted.at.since(noted.first) >= SECOND_NOTE && now.since(noted.at) <= PROCESSES_KNOWN_FOR;
+        is_known.then_some(noted.processes)
+    }
+
+    /// Notes how many processes the reply to a note of use shows.
+    pub(crate) fn apply_processes(&self, processes: u32, now: Timestamp) {
+        let mut noted = self.processes.lock();
+        let before = noted.filter(|before| now.since(before.at) <= PROCESSES_KNOWN_FOR);
+        *noted = Some(Processes { processes, first: before.map_or(now, |before| before.first), at: now });
     }
 
     /// How many processes of the fleet want slots, this one included. `None` if this process has not noted

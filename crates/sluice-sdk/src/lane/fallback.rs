@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{
-    Amount, Bucket, Cost, Dimension, Limit, Plan, RatePlanner, RateReceipt, Settle, ShareName, SlotPlanner, Take,
-    Timestamp,
+    Bucket, Cost, Dimension, Limit, Plan, RatePlanner, RateReceipt, ShareName, SlotPlanner, Take, Timestamp,
 };
 
 use crate::api::basis::Basis;
@@ -17,31 +16,27 @@ use crate::api::request::Ask;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::parallel::in_parallel;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
-use crate::lane::settle;
 use crate::lane::unclaimed::UnclaimedGrant;
 
-/// How long a process believes the number of processes that it saw before an outage. Its notes show it once a minute,
-/// while it uses the bucket.
-const PROCESSES_KNOWN_FOR: Duration = Duration::from_secs(60 * 60);
-
-/// How often a process that granted something looks whether DynamoDB is there, of which one request alone failed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+mod charge;
 
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
 
+/// The most lines that are told to have no share: names may come from input.
+const MOST_TOLD: usize = 100;
+
 /// The process's own buckets. When an outage first needs one, it has its part of what the table was last seen to
 /// have: what the process and others took just before counts. With as many processes as parts, their levels add up to
-/// that of the table. After the outage, what was granted here is taken from the table.
+/// that of the table. After the outage, what was granted here is taken from the table ([`charge`]).
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
     buckets: Mutex<HashMap<LineKey, Local>>,
     /// The last outage in which an answer was noted; zero for none.
     answered_in: AtomicU32,
-    /// The outage after which a task takes from the table what was granted here; zero for none.
+    /// The outage for whose end a task waits, to charge what was granted; zero for none.
     charged_after: AtomicU32,
     /// Lines of which the process would have nothing in an outage, each told once.
     without: Mutex<HashSet<LineKey>>,
@@ -59,15 +54,59 @@ struct Local {
 }
 
 impl Local {
+    /// The process's part of what the table was last seen to have.
+    fn new(entry: &Arc<Entry>, outage: u32, part: Bucket) -> Self {
+        Self { entry: Arc::clone(entry), outage, untouched: part.clone(), bucket: part }
+    }
+
     /// Whether a bucket of one outage is that of another: slots that are held through both stay taken.
     fn goes_on(&self, outage: u32) -> bool {
         self.outage == outage || self.bucket.limit().is_concurrent()
     }
 
-    /// What was granted and has not refilled.
+    /// What was granted and has neither refilled nor come back.
     fn spent(&self, now: Timestamp) -> Option<Cost> {
-        let spent = self.untouched.level(now).minus(self.bucket.level(now));
-        (!self.bucket.limit().is_concurrent()).then(|| Cost::new(spent).ok()).flatten()
+        Cost::new(self.untouched.level(now).minus(self.bucket.level(now))).ok()
+    }
+
+    /// The same, with what another of the same line has granted.
+    fn with_spent_of(mut self, other: &Self, now: Timestamp) -> Self {
+        if let Some(spent) = other.spent(now) {
+            self.bucket = self.bucket.after_taking(spent);
+        }
+        self
+    }
+
+    /// Frees slots. Never more than there are: the limit may have been another when they were taken.
+    fn give_back(&mut self, cost: Cost) {
+        let after = self.bucket.after_giving_back(cost);
+        self.bucket = if after.tokens() <= after.limit().capacity() { after } else { self.untouched.clone() };
+    }
+}
+
+/// What of a limit is this process's.
+enum Share {
+    Of(Limit),
+    /// It is not known how many processes there are.
+    Unknown,
+    /// Nothing: it has no room for one call.
+    None,
+}
+
+impl Share {
+    fn new(inner: &Inner, entry: &Entry, limit: Limit, now: Timestamp) -> Self {
+        let part = match inner.config.on_unavailable {
+            OnUnavailable::Share(factor) => {
+                let (share, of) = factor.ratio();
+                limit.share(share, of)
+            }
+            OnUnavailable::EqualShare => match entry.load.processes(now) {
+                Some(processes) => limit.share(1, processes),
+                None => return Self::Unknown,
+            },
+            OnUnavailable::Error | OnUnavailable::Allow => None,
+        };
+        part.map_or(Self::None, Self::Of)
     }
 }
 
@@ -97,8 +136,8 @@ impl Fallback {
         now: Timestamp,
         patience: Duration,
     ) -> Option<Taken<UnclaimedGrant>> {
-        let outage = inner.store.returns();
         let mut buckets = self.buckets.lock();
+        let outage = inner.store.returns();
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
             buckets
@@ -111,16 +150,18 @@ impl Fallback {
             let reading = entry.reading()?;
             let limit = *reading.bucket.limit();
             let line = (ask.dimension.clone(), reading.bucket.share().cloned());
-            let known = buckets.get(&line).filter(|local| local.goes_on(outage));
-            let local = match (known, share_of(inner, &entry, limit, now)) {
-                (Some(local), Some(here)) if *local.bucket.limit() == here => local.clone(),
-                // How many processes there are is not learned in an outage, and may be forgotten in a long one.
-                (Some(local), None) => local.clone(),
-                // A share with no room for one call is no share: the caller gets the error.
-                (_, here) => {
-                    let bucket = reading.bucket.part(here?, now);
-                    Local { entry: Arc::clone(&entry), outage, untouched: bucket.clone(), bucket }
+            let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
+            let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);
+            let local = match (known, Share::new(inner, &entry, limit, now)) {
+                (Some(local), Share::Of(here)) if *local.bucket.limit() == here => local.clone(),
+                // How many processes there are is not learned in an outage, and is forgotten in a long one.
+                (Some(local), Share::Unknown) if local.outage == outage => local.clone(),
+                (known, Share::Of(here)) => {
+                    let part = Local::new(&entry, outage, reading.bucket.part(here, now));
+                    known.map_or(part.clone(), |known| part.with_spent_of(known, now))
                 }
+                // The caller gets the error.
+                (_, Share::Unknown | Share::None) => return None,
             };
             // The caller gets the error of the table, and after the outage that of its request.
             let cost = ask.cost_in(&limit).ok()?;
@@ -150,7 +191,7 @@ impl Fallback {
         }
         buckets.extend(taken);
         drop(buckets);
-        self.charge_after(inner, outage);
+        charge::begin(inner, outage);
         Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 
@@ -161,36 +202,15 @@ impl Fallback {
         }
         let Some(reading) = entry.reading() else { return };
         let limit = *reading.bucket.limit();
-        if share_of(inner, entry, limit, now).is_some() {
-            return;
-        }
+        let Share::None = Share::new(inner, entry, limit, now) else { return };
+        let mut without = self.without.lock();
         let line = (entry.dimension.clone(), reading.bucket.share().cloned());
-        if self.without.lock().insert(line) {
-            let (capacity, processes) = (limit.capacity(), entry.load.processes(PROCESSES_KNOWN_FOR, now));
+        if without.len() < MOST_TOLD && without.insert(line) {
+            let (capacity, processes) = (limit.capacity(), entry.load.processes(now));
             tracing::warn!(event = "unavailable.no_share", dimension = %entry.dimension, %capacity, ?processes,
                 "if DynamoDB is out, calls of this dimension get the error: this process's share has no room for one \
                  call");
         }
-    }
-
-    /// Begins the task that takes from the table what was granted here, unless one waits for the end of this outage.
-    fn charge_after(&self, inner: &Arc<Inner>, outage: u32) {
-        let number = outage.wrapping_add(1);
-        if self.charged_after.load(Ordering::Relaxed) == number {
-            return;
-        }
-        let Some(runtime) = inner.background.runtime() else { return };
-        self.charged_after.store(number, Ordering::Relaxed);
-        inner.background.spawn(&runtime, charge(Arc::clone(inner), outage));
-    }
-
-    /// What was granted in an outage and has not refilled. It counts as charged from now on.
-    fn spent_in(&self, outage: u32, now: Timestamp) -> Vec<(Arc<Entry>, Bucket, Cost)> {
-        let mut buckets = self.buckets.lock();
-        self.charged_after.store(0, Ordering::Relaxed);
-        let of = |local: &Local| local.outage == outage && !local.bucket.limit().is_concurrent();
-        let ended = buckets.extract_if(|_, local| of(local)).map(|(_, local)| local);
-        ended.filter_map(|local| Some((Arc::clone(&local.entry), local.bucket.clone(), local.spent(now)?))).collect()
     }
 
     /// Frees the slots of a holder that is done. Rate tokens stay spent.
@@ -200,51 +220,8 @@ impl Fallback {
         if let Some(local) = buckets.get_mut(&(dimension.clone(), None))
             && local.bucket.limit().is_concurrent()
         {
-            local.bucket = local.bucket.after_giving_back(cost);
+            local.give_back(cost);
         }
-    }
-}
-
-/// What of a limit is this process's; `None` if that is not known, or has no room for one call.
-fn share_of(inner: &Inner, entry: &Entry, limit: Limit, now: Timestamp) -> Option<Limit> {
-    match inner.config.on_unavailable {
-        OnUnavailable::Share(factor) => {
-            let (share, of) = factor.ratio();
-            limit.share(share, of)
-        }
-        OnUnavailable::EqualShare => limit.share(1, entry.load.processes(PROCESSES_KNOWN_FOR, now)?),
-        OnUnavailable::Error | OnUnavailable::Allow => None,
-    }
-}
-
-/// Waits until DynamoDB is there again, and takes from it what was granted in that outage and has not refilled: the
-/// vendor counts those calls, and the table would grant as many again. What a client that is closed has not charged
-/// refills.
-async fn charge(inner: Arc<Inner>, outage: u32) {
-    loop {
-        tokio::select! {
-            () = inner.store.returned(outage) => break,
-            () = inner.background.closing() => return,
-            () = tokio::time::sleep(LOOK_AGAIN) => if !inner.store.is_out() { break },
-        }
-    }
-    let spent = inner.fallback.spent_in(outage, inner.now());
-    let charges = spent.into_iter().map(|(entry, bucket, cost)| {
-        let inner = Arc::clone(&inner);
-        async move { charge_one(&inner, &entry, bucket, cost).await }
-    });
-    // What a runtime that ends does not charge refills.
-    let _ = in_parallel(charges.collect()).await;
-}
-
-async fn charge_one(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: Bucket, spent: Cost) {
-    let (dimension, amount) = (&entry.dimension, spent.amount());
-    let settle =
-        Settle { receipt: RateReceipt::new(bucket, spent), counted: amount, surplus: Amount::ZERO.minus(amount) };
-    match settle::in_lane(inner, entry, settle).await {
-        Ok(_) => tracing::debug!(event = "unavailable.charged", %dimension, spent = %amount),
-        Err(error) => tracing::warn!(event = "unavailable.not_charged", %dimension, %error, spent = %amount,
-            "the vendor may refuse as many calls"),
     }
 }
 

@@ -147,7 +147,8 @@ async fn try_to_write(inner: &Inner, entry: &Entry, used: Amount) -> Result<bool
         match inner.store.update(&update, Resend::UnlessAmbiguous).await? {
             Written::Applied(row) => {
                 entry.noted_use.counted_in.store(period_of_use(now), Ordering::Relaxed);
-                entry.apply_load(&row, now);
+                let processes = entry.apply_load(&row, now).processes(now);
+                entry.load.apply_processes(processes, now);
                 inner.fallback.check(inner, entry, now);
                 return Ok(true);
             }

@@ -85,8 +85,19 @@ impl SettleError {
         matches!(self, Self::Contended(_) | Self::Acquire(_))
     }
 
+    /// Whether the reason may be over soon: DynamoDB did not answer, or others were faster.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Contended(_) => true,
+            Self::Acquire(AcquireError::Store(error)) => {
+                error.is_unavailable() || matches!(error, StoreError::Contended { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it is certain that nothing was changed, so that the settlement may be tried again.
-    fn is_without_effect(&self) -> bool {
+    pub(super) fn is_without_effect(&self) -> bool {
         match self {
             Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => !maybe_applied,
             _ => true,

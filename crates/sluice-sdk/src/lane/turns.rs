@@ -32,7 +32,8 @@ const OFF_BY_FOR_EACH_ROOM: u64 = 4;
 /// How long the count is below what it was before its row is taken for another. An old reading is not that old, and
 /// numbers that nobody uses have been passed over by then.
 const FALLEN_FOR: Duration = Duration::from_secs(5);
-/// A process that has not looked for so long had no callers that wait. Those whose numbers were passed over have left.
+/// Whose numbers were passed over while a process did not look for so long have left, most likely. (In a process that
+/// was frozen, or had no DynamoDB, they draw again.)
 const AWAY: Duration = Duration::from_secs(10);
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
@@ -291,6 +292,11 @@ impl Turns {
         match drawn {
             Ok(Some(after)) => {
                 state.failed = 0;
+                let first = after.saturating_sub(i64::from(count));
+                if state.numbers.back().is_some_and(|last| *last >= first) {
+                    // The load row was made again: those that come draw numbers far below the old ones.
+                    state.numbers.clear();
+                }
                 state.numbers.extend(after.saturating_sub(i64::from(count))..after);
             }
             Err(error) if error.is_unavailable() || matches!(error, StoreError::Contended { .. }) => {

@@ -92,7 +92,7 @@ impl Minute {
     }
 }
 
-async fn minute(policy: OnUnavailable) -> Arc<Minute> {
+async fn minute(policy: OnUnavailable, fault: Fault) -> Arc<Minute> {
     fastrand::seed(7);
     let world = World::embedded().await;
     world.rate(RPM, ALLOWED, 1).await;
@@ -105,7 +105,7 @@ async fn minute(policy: OnUnavailable) -> Arc<Minute> {
         let run = run.upgrade()?;
         let second = usize::try_from(run.began.elapsed().as_secs()).unwrap();
         run.requests[second].fetch_add(1, Ordering::SeqCst);
-        (run.part() == 1).then_some(Fault::Hang)
+        (run.part() == 1).then(|| fault.clone())
     });
     let mut processes = JoinSet::new();
     for at in 0..PROCESSES {
@@ -122,7 +122,7 @@ async fn minute(policy: OnUnavailable) -> Arc<Minute> {
 #[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
 async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
     for policy in ["error", "allow", "share:0.1", "share"].map(|text| text.parse().unwrap()) {
-        let minute = minute(policy).await;
+        let minute = minute(policy, Fault::Hang).await;
         let [before, during, after] = [0, 1, 2].map(|part| *minute.seen[part].lock().unwrap());
         let requests = |second: u64| minute.requests[usize::try_from(second).unwrap()].load(Ordering::SeqCst);
         let steady = (10..BEFORE.as_secs() - 1).map(requests).max().unwrap();
@@ -148,6 +148,15 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
             _ => assert!(during.granted <= 300, "what was under way: {during:?}"),
         }
     }
+}
+
+/// Errors that come at once: the outage is found by their number, after some seconds.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_one_share_while_every_request_fails_at_once() {
+    let minute = minute("share:0.1".parse().unwrap(), Fault::LoseRequest).await;
+    let [_, during, after] = [0, 1, 2].map(|part| *minute.seen[part].lock().unwrap());
+    assert!(during.granted >= 5_000 && during.refused_by_vendor == 0, "{during:?}");
+    assert!(after.refused_by_vendor <= 20, "{after:?}");
 }
 
 /// Outside of an outage, where it can be mended: a limit of one call at once has no room for ten parts.

@@ -1,0 +1,146 @@
+//! After an outage: what the process granted by itself is taken from the table. The vendor counts those calls, and the
+//! table would grant as many again.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sluice_core::{Amount, RateReceipt, Settle, Timestamp};
+use sluice_table::Since;
+use tokio::time::sleep;
+
+use super::{Fallback, LineKey, Local};
+use crate::lane::inner::Inner;
+use crate::lane::settle::{self, SettleError};
+
+/// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The task, one for a client. It does not keep the client: what a client that is closed or dropped has not charged
+/// refills. If its runtime ends, the next grant of the outage begins another.
+struct Charge {
+    inner: Weak<Inner>,
+    outage: u32,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.fallback.charged_after.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Begins the task, unless one waits for the end of this outage.
+pub(super) fn begin(inner: &Arc<Inner>, outage: u32) {
+    let number = outage.wrapping_add(1);
+    if inner.fallback.charged_after.load(Ordering::Acquire) == number {
+        return;
+    }
+    let Some(runtime) = inner.background.runtime() else { return };
+    inner.fallback.charged_after.store(number, Ordering::Release);
+    let charge = Charge { inner: Arc::downgrade(inner), outage };
+    inner.background.spawn(&runtime, charge.run());
+}
+
+impl Charge {
+    async fn run(mut self) {
+        while self.is_answered().await {
+            let Some(inner) = self.inner.upgrade() else { return };
+            if inner.background.is_closing() {
+                return;
+            }
+            let mut left = Vec::new();
+            // One after the other: all processes do this in the first second, each for all of its buckets.
+            for (line, local) in inner.fallback.spent_in(self.outage, inner.now()) {
+                left.extend(charge(&inner, local).await.map(|local| (line, local)));
+            }
+            if left.is_empty() && inner.fallback.is_charged(self.outage) {
+                return;
+            }
+            self.outage = inner.store.returns();
+            inner.fallback.put_back(left, self.outage, inner.now());
+        }
+    }
+
+    /// Waits until DynamoDB answers. False if the client is gone, or about to be.
+    async fn is_answered(&self) -> bool {
+        loop {
+            let Some(inner) = self.inner.upgrade() else { return false };
+            let heard = inner.store.heard();
+            tokio::select! {
+                () = inner.store.returned(self.outage) => return true,
+                () = inner.background.closing() => return false,
+                () = sleep(LOOK_AGAIN) => {
+                    if !inner.store.is_out() && inner.store.heard_since(heard) == Since::Answered {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes from the table what a bucket of the process has granted. Returns the bucket if that failed without effect and
+/// may be tried again.
+async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
+    let cost = local.spent(inner.now())?;
+    let (dimension, spent) = (&local.entry.dimension, cost.amount());
+    // As a call that has used all that it may beyond what it reserved: the cap on debts holds.
+    let counted = spent.plus(spent);
+    let receipt = RateReceipt::new(local.bucket.clone(), cost);
+    let settle = Settle { receipt, counted, surplus: Amount::ZERO.minus(spent) };
+    match settle::in_lane(inner, &local.entry, settle).await {
+        Ok(change) => {
+            tracing::debug!(event = "unavailable.charged", %dimension, %spent, charged = %change.abs());
+            None
+        }
+        Err(error) if may_try_again(&error) => Some(local),
+        Err(error) => {
+            tracing::warn!(event = "unavailable.not_charged", %dimension, %error, %spent,
+                "the vendor may refuse as many calls");
+            None
+        }
+    }
+}
+
+/// Whether nothing was changed, for a reason that passes.
+fn may_try_again(error: &SettleError) -> bool {
+    error.is_without_effect() && error.is_passing()
+}
+
+impl Fallback {
+    /// Removes the buckets of an outage of which something was granted that has not refilled, and returns them. Slots
+    /// stay: their holders give them back here.
+    fn spent_in(&self, outage: u32, now: Timestamp) -> Vec<(LineKey, Local)> {
+        let mut buckets = self.buckets.lock();
+        // All slots are free: the same as a bucket that was never met.
+        buckets.retain(|_, local| !local.bucket.limit().is_concurrent() || local.spent(now).is_some());
+        let of = |local: &Local| local.outage == outage && !local.bucket.limit().is_concurrent();
+        let ended = buckets.extract_if(|_, local| of(local));
+        ended.filter(|(_, local)| local.spent(now).is_some()).collect()
+    }
+
+    /// Whether nothing was granted meanwhile in that outage. Whoever grants something from now on begins another task.
+    fn is_charged(&self, outage: u32) -> bool {
+        let buckets = self.buckets.lock();
+        let is_left = |local: &Local| local.outage == outage && !local.bucket.limit().is_concurrent();
+        let is_charged = !buckets.values().any(is_left);
+        if is_charged {
+            self.charged_after.store(0, Ordering::Release);
+        }
+        is_charged
+    }
+
+    /// Puts buckets back whose charge failed: their grants count in this outage.
+    fn put_back(&self, left: Vec<(LineKey, Local)>, outage: u32, now: Timestamp) {
+        let mut buckets = self.buckets.lock();
+        for (line, local) in left {
+            let local = match buckets.remove(&line) {
+                Some(newer) if newer.outage == outage => newer.with_spent_of(&local, now),
+                _ => Local { outage, ..local },
+            };
+            buckets.insert(line, local);
+        }
+    }
+}
