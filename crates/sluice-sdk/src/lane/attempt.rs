@@ -14,6 +14,7 @@ use crate::config::Leases;
 use crate::lane::answer_by::AnswerBy;
 use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
+use crate::lane::fallback::charge;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 use crate::lane::setback::Taken;
@@ -115,6 +116,7 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
+                    charge::begin(inner);
                     telemetry::unavailable("local");
                     note_local_answer(inner, &error);
                     Ok(outcome)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
 
-mod charge;
+pub(crate) mod charge;
 
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
@@ -36,8 +36,8 @@ pub(crate) struct Fallback {
     buckets: Mutex<HashMap<LineKey, Local>>,
     /// The last outage in which an answer was noted; zero for none.
     answered_in: AtomicU32,
-    /// The outage for whose end a task waits, to charge what was granted; zero for none.
-    charged_after: AtomicU32,
+    /// Whether a task waits for DynamoDB, to charge what was granted.
+    is_charging: AtomicBool,
     /// Lines of which the process would have nothing in an outage, each told once.
     without: Mutex<HashSet<LineKey>>,
 }
@@ -190,8 +190,6 @@ impl Fallback {
             return Some(Taken::Refused(retry));
         }
         buckets.extend(taken);
-        drop(buckets);
-        charge::begin(inner, outage);
         Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 

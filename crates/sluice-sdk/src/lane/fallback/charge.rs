@@ -1,6 +1,7 @@
 //! After an outage: what the process granted by itself is taken from the table. The vendor counts those calls, and the
 //! table would grant as many again.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,49 +18,43 @@ use crate::lane::settle::{self, SettleError};
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The task, one for a client. It does not keep the client: what a client that is closed or dropped has not charged
-/// refills. If its runtime ends, the next grant of the outage begins another.
+/// refills. If its runtime ends, the next grant begins another.
 struct Charge {
     inner: Weak<Inner>,
-    outage: u32,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.upgrade() {
-            inner.fallback.charged_after.store(0, Ordering::Release);
+            inner.fallback.is_charging.store(false, Ordering::Release);
         }
     }
 }
 
-/// Begins the task, unless one waits for the end of this outage.
-pub(super) fn begin(inner: &Arc<Inner>, outage: u32) {
-    let number = outage.wrapping_add(1);
-    if inner.fallback.charged_after.load(Ordering::Acquire) == number {
+/// Begins the task, if something is to be charged and there is none.
+pub(crate) fn begin(inner: &Arc<Inner>) {
+    if !inner.fallback.has_to_charge() {
         return;
     }
     let Some(runtime) = inner.background.runtime() else { return };
-    inner.fallback.charged_after.store(number, Ordering::Release);
-    let charge = Charge { inner: Arc::downgrade(inner), outage };
-    inner.background.spawn(&runtime, charge.run());
+    if !inner.fallback.is_charging.swap(true, Ordering::AcqRel) {
+        inner.background.spawn(&runtime, Charge { inner: Arc::downgrade(inner) }.run());
+    }
 }
 
 impl Charge {
-    async fn run(mut self) {
+    async fn run(self) {
         while self.is_answered().await {
             let Some(inner) = self.inner.upgrade() else { return };
-            if inner.background.is_closing() {
-                return;
-            }
             let mut left = Vec::new();
             // One after the other: all processes do this in the first second, each for all of its buckets.
-            for (line, local) in inner.fallback.spent_in(self.outage, inner.now()) {
+            for (line, local) in inner.fallback.take_spent(inner.now()) {
                 left.extend(charge(&inner, local).await.map(|local| (line, local)));
             }
-            if left.is_empty() && inner.fallback.is_charged(self.outage) {
+            inner.fallback.put_back(left, inner.store.returns(), inner.now());
+            if inner.fallback.is_charged() {
                 return;
             }
-            self.outage = inner.store.returns();
-            inner.fallback.put_back(left, self.outage, inner.now());
         }
     }
 
@@ -67,9 +62,9 @@ impl Charge {
     async fn is_answered(&self) -> bool {
         loop {
             let Some(inner) = self.inner.upgrade() else { return false };
-            let heard = inner.store.heard();
+            let (heard, returns) = (inner.store.heard(), inner.store.returns());
             tokio::select! {
-                () = inner.store.returned(self.outage) => return true,
+                () = inner.store.returned(returns) => return true,
                 () = inner.background.closing() => return false,
                 () = sleep(LOOK_AGAIN) => {
                     if !inner.store.is_out() && inner.store.heard_since(heard) == Since::Answered {
@@ -110,37 +105,43 @@ fn may_try_again(error: &SettleError) -> bool {
 }
 
 impl Fallback {
-    /// Removes the buckets of an outage of which something was granted that has not refilled, and returns them. Slots
-    /// stay: their holders give them back here.
-    fn spent_in(&self, outage: u32, now: Timestamp) -> Vec<(LineKey, Local)> {
+    /// Removes the buckets of rate limits, and returns those of which something was granted that has not refilled.
+    /// Slots stay: their holders give them back here.
+    fn take_spent(&self, now: Timestamp) -> Vec<(LineKey, Local)> {
         let mut buckets = self.buckets.lock();
-        // All slots are free: the same as a bucket that was never met.
+        // If all slots are free, it is the same as a bucket that was never met.
         buckets.retain(|_, local| !local.bucket.limit().is_concurrent() || local.spent(now).is_some());
-        let of = |local: &Local| local.outage == outage && !local.bucket.limit().is_concurrent();
-        let ended = buckets.extract_if(|_, local| of(local));
+        let ended = buckets.extract_if(|_, local| !local.bucket.limit().is_concurrent());
         ended.filter(|(_, local)| local.spent(now).is_some()).collect()
     }
 
-    /// Whether nothing was granted meanwhile in that outage. Whoever grants something from now on begins another task.
-    fn is_charged(&self, outage: u32) -> bool {
-        let buckets = self.buckets.lock();
-        let is_left = |local: &Local| local.outage == outage && !local.bucket.limit().is_concurrent();
-        let is_charged = !buckets.values().any(is_left);
-        if is_charged {
-            self.charged_after.store(0, Ordering::Release);
-        }
-        is_charged
-    }
-
-    /// Puts buckets back whose charge failed: their grants count in this outage.
+    /// Puts buckets back whose charge failed: their grants count from now on, too.
     fn put_back(&self, left: Vec<(LineKey, Local)>, outage: u32, now: Timestamp) {
         let mut buckets = self.buckets.lock();
         for (line, local) in left {
             let local = match buckets.remove(&line) {
-                Some(newer) if newer.outage == outage => newer.with_spent_of(&local, now),
-                _ => Local { outage, ..local },
+                Some(newer) => newer.with_spent_of(&local, now),
+                None => Local { outage, ..local },
             };
             buckets.insert(line, local);
         }
     }
+
+    fn has_to_charge(&self) -> bool {
+        has_to_charge(&self.buckets.lock())
+    }
+
+    /// Whether nothing is left to charge. Whoever grants something from now on begins another task.
+    fn is_charged(&self) -> bool {
+        let buckets = self.buckets.lock();
+        let is_charged = !has_to_charge(&buckets);
+        if is_charged {
+            self.is_charging.store(false, Ordering::Release);
+        }
+        is_charged
+    }
+}
+
+fn has_to_charge(buckets: &HashMap<LineKey, Local>) -> bool {
+    buckets.values().any(|local| !local.bucket.limit().is_concurrent())
 }
