@@ -41,7 +41,7 @@ MODES = [
         "concurrency",
         "100 slots, 64 processes, 1 caller each",
         "row leases",
-        "100 slots, 64 processes, lease rows (the default)",
+        "100 slots, 64 processes, lease rows",
     ),
     (
         "concurrency",

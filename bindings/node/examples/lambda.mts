@@ -1,6 +1,6 @@
-/** A Lambda function behind SQS: each message is a call to the vendor. What does not fit now goes back into the queue. */
+/** A Lambda function behind SQS: each message is a call to the vendor. What does not fit now, or fails, comes again. */
 
-import { Client, limitedFetch, RefusedError } from "@sluice/sdk";
+import { Client, limitedFetch, SluiceError } from "@sluice/sdk";
 import OpenAI from "openai";
 
 interface Message {
@@ -10,7 +10,8 @@ interface Message {
 
 // Outside of the handler: it lives as long as the function's environment, also while that is frozen.
 const sluice = Client.fromEnv();
-const openai = new OpenAI({ fetch: limitedFetch("openai", { client: sluice, patienceMs: 5_000 }), maxRetries: 0 });
+const fetch = limitedFetch("openai", { client: sluice, patienceMs: 5_000 });
+const openai = new OpenAI({ fetch, maxRetries: 0, timeout: 20_000 });
 
 export async function handler(event: { Records: Message[] }): Promise<object> {
   const failed: string[] = [];
@@ -18,7 +19,8 @@ export async function handler(event: { Records: Message[] }): Promise<object> {
     try {
       await openai.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: body }] });
     } catch (error) {
-      if (!(error instanceof OpenAI.RateLimitError || error instanceof RefusedError)) {
+      // A refusal, a timeout, an error: this message comes again, and the others do not.
+      if (!(error instanceof OpenAI.APIError || error instanceof SluiceError)) {
         throw error;
       }
       failed.push(messageId);

@@ -1,9 +1,10 @@
-// Lambda is a function behind SQS: each message is a call to the vendor. What does not fit now goes back into the queue.
+// Lambda is a function behind SQS: each message is a call to the vendor. What does not fit now, or fails, comes again.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -29,22 +30,33 @@ type function struct {
 func (f *function) handle(ctx context.Context, messages []Message) (Response, error) {
 	var response Response
 	for _, message := range messages {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.openai.com/v1/chat/completions",
-			strings.NewReader(message.Body))
-		if err != nil {
-			return response, err
-		}
-		request.Header.Set("Content-Type", "application/json")
-		reply, err := f.http.Do(request)
-		if err != nil {
-			return response, err
-		}
-		reply.Body.Close()
-		if reply.StatusCode == http.StatusTooManyRequests {
+		// A refusal, a timeout, an error: this message comes again, and the others do not.
+		if err := f.call(ctx, message.Body); err != nil {
 			response.BatchItemFailures = append(response.BatchItemFailures, Failure{message.MessageId})
 		}
 	}
 	return response, nil
+}
+
+func (f *function) call(ctx context.Context, body string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.openai.com/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	reply, err := f.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	// To its end: it says how many tokens the call used.
+	if _, err = io.Copy(io.Discard, reply.Body); err != nil {
+		return err
+	}
+	if reply.StatusCode >= 400 {
+		return fmt.Errorf("the vendor answered %d", reply.StatusCode)
+	}
+	return nil
 }
 
 func main() {
@@ -54,7 +66,7 @@ func main() {
 		panic(err)
 	}
 	transport := &sluice.Transport{Client: client, Vendor: "openai", Patience: 5 * time.Second}
-	f := &function{http.Client{Transport: transport}}
+	f := &function{http.Client{Transport: transport, Timeout: 20 * time.Second}}
 	// lambda.Start(f.handle) of github.com/aws/aws-lambda-go/lambda.
 	fmt.Println(f.handle(context.Background(), nil))
 }
