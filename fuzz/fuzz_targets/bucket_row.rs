@@ -91,7 +91,12 @@ fn check_plans(bucket: &Bucket, now: Timestamp) {
 
 /// What is given back and what is granted fits into the capacity, and nothing that cannot be read is touched.
 fn check_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
-    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: Serves { numbers: 3, passes_over: true } };
+    let take = |id: &str| InlineTake {
+        id: LeaseId::new(id.into()).unwrap(),
+        cost,
+        ends: now,
+        serves: Serves { numbers: 3, passes_over: true },
+    };
     let all = || bucket.inline().into_iter().flat_map(InlineLeases::iter);
     let release = |id: &LeaseId| InlineRelease { id: id.clone(), cost };
     let releases: Vec<_> = all().map(|(id, _)| release(id)).take(2).collect();

@@ -7,6 +7,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A parser of times from `least` to `most`.
+#[cfg(feature = "lab")]
 pub(crate) fn duration_within(least: Duration, most: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| {
         let given = duration(text)?;
@@ -19,7 +20,7 @@ pub(crate) fn duration_within(least: Duration, most: Duration) -> impl Fn(&str) 
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::*;
 
