@@ -95,6 +95,18 @@ impl LoadSeen {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_number_of_processes_is_known_from_the_second_note_on_and_for_five_minutes() {
+        let (load, at) = (LoadSeen::default(), |secs: u32| Timestamp::from_secs(1_800_000_000 + secs));
+        assert_eq!(load.processes(at(0)), None);
+        load.apply_processes(1, at(0));
+        assert_eq!(load.processes(at(1)), None, "the others have not noted themselves yet");
+        load.apply_processes(10, at(61));
+        assert_eq!([62, 361, 362].map(|secs| load.processes(at(secs))), [Some(10), Some(10), None]);
+        load.apply_processes(1, at(700));
+        assert_eq!(load.processes(at(701)), None, "after a long pause, as at the beginning");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_crowd_that_was_seen_long_ago_is_not_known() {
         let load = LoadSeen::default();

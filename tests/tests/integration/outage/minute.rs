@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_sdk::{Basis, Client, OnUnavailable, Outcome};
+use sluice_sdk::{Basis, Client, Leases, OnUnavailable, Outcome};
 use sluice_testkit::Fault;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -14,6 +14,7 @@ use super::RPM;
 use crate::events::{lines_of, listen};
 use crate::world::{World, take};
 
+const SLOTS: &str = "elevenlabs#concurrent";
 /// Calls a second that the vendor allows, and at once.
 const ALLOWED: i32 = 100;
 /// Together they ask for half more than that.
@@ -176,4 +177,38 @@ async fn a_process_whose_share_has_no_room_for_a_call_says_so_before_an_outage()
     assert_eq!((lines[0]["dimension"].as_str(), lines[0]["capacity"].as_str()), (Some(RPM), Some("5")), "{}", lines[0]);
     world.dynamo.faults().draw(|_| Some(Fault::Hang));
     assert!(client.acquire(RPM).await.is_err());
+}
+
+/// Slots that are held through two outages stay taken, although the limit, and so the share, is another in the second.
+#[tokio::test(start_paused = true)]
+async fn slots_of_a_share_that_changes_are_neither_forgotten_nor_made() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 4).await;
+    // The replies to writes of inline leases show the row, and with it the new limit.
+    let client =
+        world.client_with(|settings| settings.leases(Leases::Inline).on_unavailable("share:0.5".parse().unwrap()));
+    take(&client, SLOTS).await.release().await.unwrap();
+    let out = |is_out: bool| world.dynamo.faults().draw(move |_| is_out.then_some(Fault::Hang));
+    let granted = async |most: usize| {
+        let mut grants = Vec::new();
+        while let (true, Ok(Outcome::Granted(grant))) = (grants.len() <= most, client.acquire(SLOTS).await) {
+            assert_eq!(grant.basis(), Basis::LocalShare);
+            grants.push(grant);
+        }
+        grants
+    };
+    out(true);
+    let mut held = granted(2).await;
+    assert_eq!(held.len(), 2);
+    out(false);
+    sleep(Duration::from_secs(2)).await;
+    world.slots(SLOTS, 6).await;
+    take(&client, SLOTS).await.release().await.unwrap();
+    out(true);
+    held.extend(granted(3).await);
+    assert_eq!(held.len(), 3, "half of six, of which two are held");
+    for grant in held {
+        grant.release().await.unwrap();
+    }
+    assert_eq!(granted(3).await.len(), 3);
 }

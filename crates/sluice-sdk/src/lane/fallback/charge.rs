@@ -120,6 +120,8 @@ impl Fallback {
         let mut buckets = self.buckets.lock();
         for (line, local) in left {
             let local = match buckets.remove(&line) {
+                // The bucket was recreated: what was taken of its tokens is no slot.
+                Some(newer) if newer.bucket.limit().is_concurrent() => newer,
                 Some(newer) => newer.with_spent_of(&local, now),
                 None => Local { outage, ..local },
             };

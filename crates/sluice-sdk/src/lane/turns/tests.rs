@@ -150,6 +150,16 @@ async fn numbers_of_a_count_that_is_gone_are_forgotten() {
     assert_eq!(turns.are_next(&bucket(1, 659, true), 1, ONE, NOW), 1);
 }
 
+/// The bucket's row was made again before this process first looked, and the load row after it had drawn.
+#[tokio::test(start_paused = true)]
+async fn a_draw_below_the_numbers_that_are_held_replaces_them() {
+    let turns = with([50_001]);
+    turns.have_drawn(Ok(Some(9)), 2);
+    assert_eq!(turns.0.lock().numbers, [7, 8]);
+    turns.have_drawn(Ok(Some(10)), 1);
+    assert_eq!(turns.0.lock().numbers, [7, 8, 9]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_grant_counts_them() {
     let turns = with([3, 4, 5]);
