@@ -48,6 +48,14 @@ impl Amount {
         Self(self.0 - self.0.rem_euclid(MICROS_PER_TOKEN))
     }
 
+    /// Rounded down to a multiple of `call`.
+    pub(crate) const fn in_calls(self, call: Self) -> Self {
+        match call.0 > 0 {
+            true => Self(self.0 - self.0.rem_euclid(call.0)),
+            false => self,
+        }
+    }
+
     /// The amount without its sign.
     #[must_use]
     pub const fn abs(self) -> Self {

@@ -25,9 +25,11 @@ mod adopt;
 pub(crate) mod lines;
 pub(crate) mod note;
 mod read;
+pub(crate) mod slot_shares;
 
 use lines::Lines;
 use note::Note;
+use slot_shares::SlotShare;
 
 /// A bucket as one reply of DynamoDB showed it.
 ///
@@ -66,6 +68,8 @@ pub struct Bucket {
     lines: Option<Arc<Lines>>,
     /// The share that the bucket is seen from.
     share: Option<ShareName>,
+    /// The shares of a concurrency bucket.
+    slot_shares: Option<Arc<[SlotShare]>>,
 }
 
 /// What a write on inline leases changes in their bucket.
@@ -133,6 +137,7 @@ impl Bucket {
             inline: None,
             lines: None,
             share: None,
+            slot_shares: None,
         }
     }
 

@@ -11,6 +11,7 @@ use core::ops::Deref;
 use core::str::FromStr;
 
 use crate::schema::{LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
+use crate::share::ShareName;
 
 /// The name of a bucket: `{vendor}#{metric}` or `{vendor}#{model}#{metric}`, as in `openai#rpm`. Cheap to
 /// clone. A name that the program states is best a constant: the compiler then refuses a malformed one.
@@ -91,7 +92,25 @@ impl Dimension {
     pub fn vendor(&self) -> &str {
         self.as_str().split_once('#').map_or(self.as_str(), |(vendor, _)| vendor)
     }
+
+    /// The row of a share of this concurrency bucket, as in `elevenlabs#concurrent@search`; `None` if the name would be
+    /// too long.
+    #[must_use]
+    pub fn of_share(&self, share: &ShareName) -> Option<Self> {
+        Self::new(&[self.as_str(), AT, share.as_str()].concat()).ok()
+    }
+
+    /// The bucket and the share, if this may be the name of a share's row. Only the row of the bucket tells whether it
+    /// is: a metric may have an `@` of its own.
+    #[must_use]
+    pub fn whole_and_share(&self) -> Option<(Self, ShareName)> {
+        let (whole, share) = self.as_str().rsplit_once(AT)?;
+        Some((Self::new(whole).ok()?, ShareName::new(share).ok()?))
+    }
 }
+
+/// Stands between the name of a concurrency bucket and that of its share.
+const AT: &str = "@";
 
 const BLANK: &str = "it has white space or a control character";
 
@@ -273,6 +292,19 @@ mod tests {
     fn the_error_says_what_was_wrong_and_what_is_taken() {
         let text = ToString::to_string(&Dimension::new("lease#x").unwrap_err());
         assert!(text.contains("lease#x") && text.contains("reserved") && text.contains("vendor#metric"), "{text}");
+    }
+
+    #[test]
+    fn a_share_of_slots_has_a_name_of_its_own() {
+        let whole = Dimension::constant("elevenlabs#concurrent");
+        let share = ShareName::new("checkout/batch").unwrap();
+        let row = whole.of_share(&share).unwrap();
+        assert_eq!(row.as_str(), "elevenlabs#concurrent@checkout/batch");
+        assert_eq!(row.whole_and_share(), Some((whole.clone(), share.clone())));
+        assert_eq!(whole.whole_and_share(), None);
+        // The `@` of a model is in no metric.
+        assert_eq!(Dimension::constant("google#claude@20240620#rpm").whole_and_share(), None);
+        assert!(Dimension::new(&["a#", &"b".repeat(1_020)].concat()).unwrap().of_share(&share).is_none());
     }
 
     proptest! {

@@ -53,6 +53,7 @@ mod vendor_limit;
 pub use admission::{AdmissionDecision, Pressure, ShedReason, Standing, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
 pub use bucket::Bucket;
+pub use bucket::slot_shares::SlotShare;
 pub use clock_offset::{ClockOffset, OffsetEstimate};
 pub use decimal::DecimalError;
 pub use dimension::{Dimension, DimensionError};
@@ -84,6 +85,7 @@ pub use plan::order::{WAIT_MARK, catch_up, draw, drawn, is_mark_old, mark_waitin
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Debt, Settle, Settling};
+pub use plan::slot_rows::{SlotRows, SlotStep};
 pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, behind_those_that_wait, give_back, renew};
 pub use plan::{FutureAnchor, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};

@@ -20,6 +20,7 @@ pub(crate) mod rate;
 pub(crate) mod receipt;
 pub(crate) mod refill;
 pub(crate) mod settle;
+pub(crate) mod slot_rows;
 pub(crate) mod slots;
 pub(crate) mod split;
 

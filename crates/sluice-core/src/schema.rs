@@ -93,8 +93,10 @@ pub const ADOPTS_LIMIT: &str = "adopts_limit";
 /// Bucket, optional: the least limit that the bucket adopts: requests or tokens a minute; calls at once, for
 /// concurrency. A tenth of the bucket's limit without it.
 pub const ADOPT_AT_LEAST: &str = "adopt_at_least";
-/// Rate bucket, optional: the shares, a map from each name to its line. The names in a line are one letter,
-/// because DynamoDB charges by the size of the row.
+/// Bucket, optional: the shares, a map from each name to its line. The names in a line are one letter, because
+/// DynamoDB charges by the size of the row. A share of a concurrency bucket has a row of its own
+/// ([`of_share`](crate::Dimension::of_share)), and its entry here has [`LINE_CAPACITY`], [`LINE_FLOOR`],
+/// [`LINE_BACKGROUND`] and [`LINE_CLOSED`].
 pub const SHARES: &str = "shares";
 /// Line: as [`TOKENS`].
 pub const LINE_TOKENS: &str = "t";
@@ -108,6 +110,8 @@ pub const LINE_RATE: &str = "r";
 pub const LINE_FLOOR: &str = "f";
 /// Line, optional: 1 if the share is for background work.
 pub const LINE_BACKGROUND: &str = "b";
+/// Share of slots, optional: 1 while its row is made or emptied. Callers take from the common line meanwhile.
+pub const LINE_CLOSED: &str = "x";
 /// Line, optional: as [`LOTS`].
 pub const LINE_LOTS: &str = "l";
 /// Line, optional: as [`RETURNED`].

@@ -2,13 +2,15 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
-    OnLowerLimit, Operand, RatePlanner, Row, RowError, Split, on_lower_limit,
+    Amount, AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
+    OnLowerLimit, Operand, RatePlanner, Row, RowError, Split, Timestamp, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
 
 use crate::ops::Ops;
+
+mod slot_shares;
 
 /// What applying a limit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,17 @@ pub enum LimitsError {
         /// The most inline leases of a bucket.
         most: usize,
     },
+    /// Calls hold slots that a share is to have.
+    #[error(
+        "{dimension}: {held} slots are still held by calls that began before the change; the shares have what was free so \
+         far, and together no more than the limit: apply the file again when those calls have ended"
+    )]
+    SlotsHeld {
+        /// The dimension.
+        dimension: Dimension,
+        /// The slots that are still to move.
+        held: Amount,
+    },
     /// The row changed in every try.
     #[error("the row of {0} changed during every try; nothing was applied: try again")]
     Contended(Dimension),
@@ -213,16 +226,15 @@ impl Ops {
     /// removed share had goes there. Beside callers who change the bucket many hundred times a second, other writers
     /// may be faster in every try.
     ///
+    /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s then.
+    ///
     /// # Errors
-    /// As [`apply_limit`](Self::apply_limit).
+    /// As [`apply_limit`](Self::apply_limit), and [`LimitsError::SlotsHeld`].
     pub async fn apply_split(&self, dimension: &Dimension, split: &Split) -> Result<Applied, LimitsError> {
-        self.apply(dimension, split.whole(), |bucket| match bucket.limit().is_concurrent() {
-            true => split
-                .shares()
-                .is_empty()
-                .then(|| split.clone())
-                .ok_or(InvalidLimit::KindChange { from: bucket.limit().limit_type(), to: split.whole().limit_type() }),
-            false => Ok(split.clone()),
+        let whole = split.whole();
+        self.apply(dimension, whole, |bucket| match bucket.limit().is_concurrent() == whole.is_concurrent() {
+            true => Ok(split.clone()),
+            false => Err(InvalidLimit::KindChange { from: bucket.limit().limit_type(), to: whole.limit_type() }),
         })
         .await
     }
@@ -240,6 +252,14 @@ impl Ops {
         let store = &self.store;
         let invalid = |source| LimitsError::Limit { dimension: dimension.clone(), source };
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
+        if limit.is_concurrent() {
+            let has_shares = known.as_ref().is_some_and(|bucket| !bucket.slot_shares().is_empty());
+            let new = || Bucket::full(dimension.clone(), *limit, Timestamp::default());
+            let to = wanted(&known.clone().unwrap_or_else(new)).map_err(invalid)?;
+            if has_shares || !to.shares().is_empty() {
+                return self.apply_slot_shares(dimension, &to).await;
+            }
+        }
         let mut tries = store.tries();
         while tries.another() {
             let Some(bucket) = known else {
@@ -332,11 +352,20 @@ impl Ops {
     }
 
     /// Removes a bucket, and what sweeps measured of it; false if there was none. Its leases stay until a
-    /// sweep. Takes at most two requests (4.2 s each).
+    /// sweep. Takes at most three requests (4.2 s each), and two for each share of a concurrency bucket.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
+        if let Ok(Some(bucket)) = self.bucket(dimension).await {
+            for share in bucket.slot_shares() {
+                self.remove_row(&share.row).await?;
+            }
+        }
+        self.remove_row(dimension).await
+    }
+
+    async fn remove_row(&self, dimension: &Dimension) -> Result<bool, StoreError> {
         let removed = self.store.delete_row(dimension.as_str()).await?;
         self.observer.removed(dimension);
         if removed.is_none() {

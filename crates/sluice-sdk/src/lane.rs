@@ -35,6 +35,7 @@ pub(crate) mod rows;
 pub(crate) mod setback;
 pub(crate) mod settle;
 pub(crate) mod shadow;
+pub(crate) mod slot_lines;
 pub(crate) mod slot_wait;
 pub(crate) mod sync;
 pub(crate) mod terms;

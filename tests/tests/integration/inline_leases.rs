@@ -91,7 +91,7 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
         id: LeaseId::new(id.into()).unwrap(),
         cost: Cost::new(Amount::from_tokens(slots)).unwrap(),
         ends,
-        serves: Serves::default(),
+        serves: Serves::default(), leaves: Amount::ZERO,
     }
 }
 

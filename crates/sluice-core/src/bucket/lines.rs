@@ -71,10 +71,27 @@ impl LineRead {
         self.limit.capacity().minus(self.line().accrued_ceil(now))
     }
 
-    /// What a borrower leaves if nothing else is stated: a quarter of the capacity, and at least one call.
     fn default_floor(&self) -> Amount {
-        let (part, of) = FLOOR;
-        self.limit.capacity().fraction(part, of).max(self.limit.cost_per_call().amount())
+        default_floor(self.limit.capacity(), self.limit.cost_per_call().amount())
+    }
+}
+
+/// What a borrower leaves if nothing else is stated: a quarter of the capacity, and at least one call.
+pub(super) fn default_floor(capacity: Amount, call: Amount) -> Amount {
+    let (part, of) = FLOOR;
+    capacity.fraction(part, of).max(call)
+}
+
+/// What a borrower leaves in a line with this floor.
+///
+/// A background share leaves one call more than others do, so that it is the last to borrow. Others may empty the
+/// line of a background share: its callers that wait for tokens have booked, and a booked line has nothing to lend.
+/// Those that wait for slots are waited for: nobody borrows then.
+pub(super) fn borrowers_leave(floor: Amount, call: Amount, borrower_is_background: bool, lender_is_background: bool) -> Amount {
+    match (borrower_is_background, lender_is_background) {
+        (true, _) => floor.plus(call),
+        (false, true) => Amount::ZERO,
+        (false, false) => floor,
     }
 }
 
@@ -103,18 +120,12 @@ impl Lines {
     }
 
     /// What a borrower of one line leaves in another.
-    ///
-    /// A background share leaves one call more than others do, so that it is the last to borrow. Others may empty
-    /// the line of a background share: its callers that wait have booked, and a booked line has nothing to lend.
     fn floor(&self, borrower: Option<&ShareName>, lender: Option<&ShareName>) -> Amount {
         let Some(line) = self.line(lender) else { return Amount::from_micros(i64::MAX) };
         let stated = lender.and_then(|name| self.share(name.as_str())).and_then(|share| share.floor);
         let floor = stated.unwrap_or_else(|| line.default_floor());
-        match (self.is_background(borrower), self.is_background(lender)) {
-            (true, _) => floor.plus(line.limit.cost_per_call().amount()),
-            (false, true) => Amount::ZERO,
-            (false, false) => floor,
-        }
+        let call = line.limit.cost_per_call().amount();
+        borrowers_leave(floor, call, self.is_background(borrower), self.is_background(lender))
     }
 }
 
@@ -200,7 +211,8 @@ impl Bucket {
         rooms.into_iter().map(|(_, name, floor)| (self.clone().seen_from(name), floor)).collect()
     }
 
-    /// The limit of the whole bucket: the sum over its lines, which is its limit if it has no shares.
+    /// The limit of the whole row: the sum over its lines, which is its limit if it has none. A share of a concurrency
+    /// bucket has a row of its own, and [`split`](Self::split) has the sum over the rows.
     #[must_use]
     pub fn whole_limit(&self) -> Limit {
         let Some(lines) = &self.lines else { return self.limit };

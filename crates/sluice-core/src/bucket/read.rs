@@ -8,6 +8,7 @@ use core::time::Duration;
 use super::Bucket;
 use super::lines::{LineRead, read_lines};
 use super::note::Note;
+use super::slot_shares::read_slot_shares;
 use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
@@ -87,6 +88,7 @@ impl Bucket {
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
             lines,
             share: None,
+            slot_shares: if limit.is_concurrent() { read_slot_shares(dimension, row)? } else { None },
         })
     }
 }

@@ -51,9 +51,6 @@ pub struct ShareLimit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSplit {
-    /// Shares of slots are not supported.
-    #[error("a limit of type concurrent has no shares: declare shares of a limit of requests or tokens")]
-    Concurrent,
     /// A name appears twice.
     #[error("the share {0} is declared twice")]
     Twice(ShareName),
@@ -98,15 +95,12 @@ pub enum InvalidSplit {
 
 impl Split {
     /// Splits `whole` into `shares` and the common line, which has the rest. Each share has its part of the capacity
-    /// and of the refill rate, rounded down.
+    /// and of the refill rate, rounded down; of slots, as many as whole calls take.
     ///
     /// # Errors
-    /// [`InvalidSplit`]: a line without room for one call, a name that appears twice, too many shares, a floor above
-    /// the capacity, or a concurrency limit.
+    /// [`InvalidSplit`]: a line without room for one call, a name that appears twice, too many shares, or a floor
+    /// above the capacity.
     pub fn new(whole: Limit, declared: &[DeclaredShare]) -> Result<Self, InvalidSplit> {
-        if whole.is_concurrent() && !declared.is_empty() {
-            return Err(InvalidSplit::Concurrent);
-        }
         if declared.len() > MOST_SHARES {
             return Err(InvalidSplit::TooMany(declared.len()));
         }
@@ -142,15 +136,15 @@ impl Split {
         if self.shares.is_empty() {
             return Ok(Self::from(whole));
         }
-        if whole.is_concurrent() {
+        if whole.is_concurrent() != self.whole.is_concurrent() {
             return Err(InvalidLimit::KindChange { from: self.whole.limit_type(), to: whole.limit_type() });
         }
         let (from, call) = (&self.whole, whole.cost_per_call().amount());
-        let mut capacities: Vec<Amount> = self
-            .shares
-            .iter()
-            .map(|share| share.limit.capacity().scaled(whole.capacity(), from.capacity()).max(call))
-            .collect();
+        let of_line = |share: &ShareLimit| {
+            let capacity = share.limit.capacity().scaled(whole.capacity(), from.capacity());
+            if whole.is_concurrent() { capacity.in_calls(call) } else { capacity }
+        };
+        let mut capacities: Vec<Amount> = self.shares.iter().map(|share| of_line(share).max(call)).collect();
         let rest = |capacities: &[Amount]| capacities.iter().fold(whole.capacity(), |rest, one| rest.minus(*one));
         // Each line keeps room for a call, and the largest pay for it.
         let mut lacking = call.minus(rest(&capacities)).max(Amount::ZERO);
@@ -162,9 +156,9 @@ impl Split {
         let mut rate = whole.refill_rate();
         let mut shares = Vec::with_capacity(self.shares.len());
         for (share, capacity) in self.shares.iter().zip(&capacities) {
-            let of_line = share.limit.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate());
-            rate = rate.minus(of_line);
-            let limit = whole.of_line(*capacity, of_line)?;
+            let own_rate = share.limit.refill_rate().scaled_by(whole.refill_rate(), from.refill_rate());
+            rate = rate.minus(own_rate);
+            let limit = whole.of_line(*capacity, own_rate)?;
             // A floor that is stated in tokens shrinks with its line.
             let floor = share.floor.map(|floor| floor.scaled(limit.capacity(), share.limit.capacity()));
             shares.push(ShareLimit { limit, floor, ..share.clone() });
@@ -209,7 +203,11 @@ impl From<Limit> for Split {
 
 fn line_of(whole: &Limit, part: Factor) -> Option<Limit> {
     let (numerator, denominator) = part.ratio();
-    whole_call_line(whole, part.of(whole.capacity()), whole.refill_rate().fraction(numerator, denominator))
+    let capacity = match whole.is_concurrent() {
+        true => part.of(whole.capacity()).in_calls(whole.cost_per_call().amount()),
+        false => part.of(whole.capacity()),
+    };
+    whole_call_line(whole, capacity, whole.refill_rate().fraction(numerator, denominator))
 }
 
 /// A line with room for a call of the default cost.
@@ -254,10 +252,21 @@ mod tests {
         assert!(of(&[share("a", "0.2"), share("a", "0.2")]).contains("twice"));
         let floor = DeclaredShare { floor: Some(Amount::from_tokens(6)), ..share("a", "0.5") };
         assert!(of(&[floor]).contains("floor 6 of the share a is above its capacity 5"));
-        let slots = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
-        assert_eq!(Split::new(slots, &[share("a", "0.5")]).unwrap_err(), InvalidSplit::Concurrent);
         let many: Vec<_> = (0..17).map(|n| share(&std::format!("s{n}"), "0.01")).collect();
         assert_eq!(Split::new(limit(10_000), &many).unwrap_err(), InvalidSplit::TooMany(17));
+    }
+
+    #[test]
+    fn slots_are_split_into_whole_calls() {
+        let slots = |capacity| Limit::concurrent(Amount::from_tokens(capacity), Cost::ONE).unwrap();
+        let split = Split::new(slots(11), &[share("search", "0.5"), share("batch", "0.3")]).unwrap();
+        let of = |split: &Split| {
+            let shares: Vec<_> = split.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
+            (shares, split.common().capacity().to_string())
+        };
+        assert_eq!(of(&split), (vec!["3".into(), "5".into()], "3".into()));
+        assert_eq!(of(&split.scaled_to(slots(5)).unwrap()), (vec!["1".into(), "2".into()], "2".into()));
+        assert!(split.scaled_to(slots(2)).is_err(), "three lines, and two calls");
     }
 
     /// A line that is too small for a call would have its calls cheaper than they are.

@@ -43,6 +43,18 @@ static TAKE_SLOT: Statement = Statement::fixed(
     &[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE],
 );
 
+/// As [`TAKE_SLOT`], for callers of another share of the bucket.
+///
+/// Interleaving that the condition stops besides: callers of the share that the row belongs to took slots since the
+/// reading, and a borrower would take of those that are kept for them (`least` instead of `cost`).
+static BORROW_SLOT: Statement = Statement::fixed(
+    "SET #tokens = #tokens - :cost, #admitted = if_not_exists(#admitted, :0) + :cost, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #tokens >= :least \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)",
+    &[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE],
+);
+
 /// Interleavings that the condition stops:
 /// - `limit_type`: the bucket was removed and recreated as a rate bucket; giving back would mint tokens.
 /// - `capacity`: a resize between the reading and this write, after which the room would be judged by the
@@ -95,16 +107,17 @@ impl<'a> SlotPlanner<'a> {
     /// The bucket's half of an acquire (the lease is the other), or the refusal.
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Update> {
-        match self.judge(take.cost, Amount::ZERO, take.now) {
-            Plan::Write(total) => Plan::Write(self.write(total, take.now)),
+        match self.judge(take.cost, Amount::ZERO, Amount::ZERO, take.now) {
+            Plan::Write(total) => Plan::Write(self.write(total, total, take.now)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
             Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
         }
     }
 
-    /// Whether `cost` slots are free if the same write takes `taken` for others. `Write` holds the sum.
+    /// Whether `cost` slots are free, and `leaves` besides, if the same write takes `taken` for others. `Write` holds the
+    /// sum of what is taken.
     #[must_use]
-    pub fn judge(self, cost: Cost, taken: Amount, now: Timestamp) -> Plan<Amount> {
+    pub fn judge(self, cost: Cost, taken: Amount, leaves: Amount, now: Timestamp) -> Plan<Amount> {
         let capacity = self.bucket.limit().capacity();
         if cost.amount() > capacity {
             return Plan::NeverSatisfiable { capacity };
@@ -113,26 +126,29 @@ impl<'a> SlotPlanner<'a> {
             return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
         }
         let total = taken.plus(cost.amount());
-        if self.bucket.tokens() < total {
+        if self.bucket.tokens() < total.plus(leaves) {
             return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
         }
         Plan::Write(total)
     }
 
-    /// The bucket's half of an acquire of `total` slots, for one caller or several.
+    /// The bucket's half of an acquire of `total` slots, for one caller or several, if `least` are free: what is taken,
+    /// or more for a caller that borrows of another share and leaves some.
     #[must_use]
-    pub fn write(self, total: Amount, now: Timestamp) -> Update {
-        Update {
-            key: self.bucket.key(),
-            statement: Cow::Borrowed(&TAKE_SLOT),
-            values: alloc::vec![
-                (":cost", Operand::number(total)),
-                (":concurrent", Operand::text(LimitType::Concurrent)),
-                (":now", Operand::number(now)),
-                (":0", Operand::number(0)),
-                (":1", Operand::number(1)),
-            ],
+    pub fn write(self, total: Amount, least: Amount, now: Timestamp) -> Update {
+        let borrows = least > total;
+        let mut values = alloc::vec![
+            (":cost", Operand::number(total)),
+            (":concurrent", Operand::text(LimitType::Concurrent)),
+            (":now", Operand::number(now)),
+            (":0", Operand::number(0)),
+            (":1", Operand::number(1)),
+        ];
+        if borrows {
+            values.push((":least", Operand::number(least)));
         }
+        let statement = Cow::Borrowed(if borrows { &BORROW_SLOT } else { &TAKE_SLOT });
+        Update { key: self.bucket.key(), statement, values }
     }
 }
 

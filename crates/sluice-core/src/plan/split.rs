@@ -22,6 +22,9 @@ impl Bucket {
     /// Whether the row states this limit and these shares.
     #[must_use]
     pub fn is_split_as(&self, split: &Split) -> bool {
+        if self.limit().is_concurrent() {
+            return self.split() == *split && self.slot_shares().iter().all(|share| !share.is_closed);
+        }
         let bucket = self.clone().seen_from(None);
         let shares: &[Share] = bucket.lines().map_or(&[], |lines| &lines.shares);
         bucket.limit() == split.common()
@@ -32,6 +35,9 @@ impl Bucket {
     /// The limit and the shares that the row states.
     #[must_use]
     pub fn split(&self) -> Split {
+        if self.limit().is_concurrent() {
+            return self.split_of_slots();
+        }
         let shares = self.lines().into_iter().flat_map(|lines| &lines.shares);
         let shares = shares.map(|share| ShareLimit {
             name: share.name.clone(),
@@ -64,13 +70,14 @@ fn is_as(share: &Share, wanted: &ShareLimit) -> bool {
 }
 
 impl Change {
-    /// The write that gives `bucket` the limit and the shares of `to` at `now`.
+    /// The write that gives `bucket` the limit and the shares of `to` at `now`. Of a concurrency bucket, it changes the
+    /// bucket's own row alone, to what the shares leave ([`SlotRows`](crate::SlotRows) changes all rows).
     ///
     /// # Errors
     /// [`InvalidLimit::KindChange`] between rate and concurrency.
     pub fn split(bucket: &Bucket, to: &Split, now: Timestamp) -> Result<Update, InvalidLimit> {
-        if !bucket.has_shares() && to.shares().is_empty() {
-            return Self::plan(bucket, to.whole(), now);
+        if bucket.limit().is_concurrent() || !bucket.has_shares() && to.shares().is_empty() {
+            return Self::plan(bucket, to.common(), now);
         }
         let bucket = &bucket.clone().seen_from(None);
         let from = bucket.limit();

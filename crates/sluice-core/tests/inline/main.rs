@@ -14,6 +14,7 @@ use sluice_core::{
 mod fleet;
 mod one_write;
 mod size;
+mod slot_rows;
 mod table;
 mod wrong_cost;
 
@@ -45,7 +46,7 @@ fn item(capacity: i32) -> Item {
 }
 
 fn take(id_of: impl ToString, slots: i32) -> InlineTake {
-    InlineTake { id: id(id_of), cost: cost(slots), ends: NOW.after(Duration::from_secs(60)), serves: Serves::default() }
+    InlineTake { id: id(id_of), cost: cost(slots), ends: NOW.after(Duration::from_secs(60)), serves: Serves::default(), leaves: Amount::ZERO }
 }
 
 /// A lease that ends so many seconds from [`NOW`].

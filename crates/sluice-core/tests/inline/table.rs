@@ -87,11 +87,16 @@ impl Item {
     /// Applies a write if its condition holds.
     pub(crate) fn apply(&mut self, update: &Update) -> bool {
         every_placeholder_is_used(update);
-        let holds = split(&update.statement.condition, " AND ").all(|term| self.holds(update, term));
+        let holds = self.is_as_asked(update);
         if holds {
             self.change(update);
         }
         holds
+    }
+
+    /// Whether the condition of a write holds.
+    pub(crate) fn is_as_asked(&self, update: &Update) -> bool {
+        split(&update.statement.condition, " AND ").all(|term| self.holds(update, term))
     }
 
     fn holds(&self, update: &Update, term: &str) -> bool {
@@ -121,6 +126,8 @@ impl Item {
                 }
             }
             (None, _) => false,
+            // As DynamoDB compares maps: in no order.
+            (Some(one @ Operand::Map(_)), other @ Operand::Map(_)) => operator == "=" && sorted(&one) == sorted(other),
             other => panic!("{term}: {other:?}"),
         }
     }
@@ -147,7 +154,10 @@ impl Item {
         }
         for path in remove.split(", ").filter(|path| !path.is_empty()) {
             touched.push(path);
-            let (map, id) = path.split_once('.').unwrap();
+            let Some((map, id)) = path.split_once('.') else {
+                self.0.remove(update.statement.names.get(path).unwrap());
+                continue;
+            };
             let Some(Operand::Map(entries)) = self.0.get_mut(update.statement.names.get(map).unwrap()) else {
                 panic!("{path} leads nowhere")
             };
@@ -188,17 +198,24 @@ impl Item {
             None if term.starts_with('#') => self.at(update, term).unwrap(),
             None => sent(update, term).clone(),
         };
-        match value.split_once(" + ") {
-            None => term(value),
-            Some((one, other)) => match (term(one), term(other)) {
-                (Operand::Number(one), Operand::Number(other)) => {
-                    let (one, other): (Amount, Amount) = (one.parse().unwrap(), other.parse().unwrap());
-                    Operand::Number(one.plus(other).to_string())
-                }
-                other => panic!("{value}: {other:?}"),
-            },
+        let words: Vec<&str> = value.split(' ').collect();
+        let at = words.iter().position(|word| matches!(*word, "+" | "-"));
+        let Some(at) = at else { return term(value) };
+        match (term(&words[..at].join(" ")), term(&words[at + 1..].join(" "))) {
+            (Operand::Number(one), Operand::Number(other)) => {
+                let (one, other): (Amount, Amount) = (one.parse().unwrap(), other.parse().unwrap());
+                Operand::Number(if words[at] == "+" { one.plus(other) } else { one.minus(other) }.to_string())
+            }
+            other => panic!("{value}: {other:?}"),
         }
     }
+}
+
+fn sorted(value: &Operand) -> Operand {
+    let Operand::Map(entries) = value else { return value.clone() };
+    let mut entries: Vec<_> = entries.iter().map(|(name, value)| (name.clone(), sorted(value))).collect();
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Operand::Map(entries.into())
 }
 
 fn sent<'a>(update: &'a Update, placeholder: &str) -> &'a Operand {

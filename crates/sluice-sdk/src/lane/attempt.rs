@@ -21,7 +21,7 @@ use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::{Want, want, wants_waiting};
-use crate::lane::{per_bucket, rows, shadow};
+use crate::lane::{per_bucket, rows, shadow, slot_lines};
 use crate::telemetry;
 
 /// An attempt, boxed. Its future is nested more deeply than the compiler accepts in a caller's own future,
@@ -46,13 +46,34 @@ fn ask(entry: &Entry, cost: Option<Cost>) -> Ask {
 }
 
 pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+    let answer = take_known(inner, Arc::clone(&entry), cost, terms).await;
+    match &answer {
+        Err(error) if slot_lines::is_share_gone(inner, error).await => {
+            let entry = match entry.dimension.whole_and_share() {
+                Some((whole, share)) => inner.entry_of(&whole, Some(&share)),
+                None => entry,
+            };
+            take_known(inner, entry, cost, terms).await
+        }
+        _ => answer,
+    }
+}
+
+async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
     let limit = match entry.limit() {
         Some(limit) => limit,
-        None => *known(inner, &entry).await?.bucket.limit(),
+        None => {
+            let bucket = known(inner, &entry).await?.bucket;
+            if entry.share.is_some() && bucket.share().is_none() {
+                // The first reading shows that the share has a row of its own, or that there is no such share.
+                entry = inner.entry_of(&entry.dimension, entry.share.as_ref());
+            }
+            *known(inner, &entry).await?.bucket.limit()
+        }
     };
     let cost = cost_in(&entry.dimension, cost, &limit)?;
     let want = want(inner, entry, &limit, cost)?;
-    take_wants(inner, &[want], terms).await
+    slot_lines::take(inner, &[want], terms).await
 }
 
 /// Takes what is asked for, or returns why not.
@@ -62,14 +83,22 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
             return Ok(Taken::Granted(Box::pin(shadow::take(inner, asks, terms)).await));
         }
         let taking = async {
-            match wants_waiting(inner, asks, terms).await {
-                Ok(wants) => take_wants(inner, &wants, terms).await,
-                Err(setback) => setback.answer(),
+            let answer = take_asked(inner, asks, terms).await;
+            match &answer {
+                Err(error) if slot_lines::is_share_gone(inner, error).await => take_asked(inner, asks, terms).await,
+                _ => answer,
             }
         };
         let answer = in_time(inner, terms, taking).await;
         finish(inner, || asks.to_vec(), terms, answer)
     })
+}
+
+async fn take_asked(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> LaneAnswer {
+    match wants_waiting(inner, asks, terms).await {
+        Ok(wants) => slot_lines::take(inner, &wants, terms).await,
+        Err(setback) => setback.answer(),
+    }
 }
 
 /// As [`submit`], for a ticket, and for dimensions that were looked up before. A grant that this process makes
@@ -82,7 +111,7 @@ pub(crate) fn book<'a>(
 ) -> Submitted<'a> {
     Box::pin(async move {
         let answer = match wants {
-            Ok(wants) => take_wants(inner, &wants, terms).await,
+            Ok(wants) => slot_lines::take(inner, &wants, terms).await,
             Err(error) => Err(error),
         };
         let is_out = matches!(&answer, Err(AcquireError::Store(error)) if error.is_unavailable());
@@ -159,7 +188,8 @@ fn note_local_answer(inner: &Inner, error: &StoreError) {
     }
 }
 
-async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
+/// Takes what is wanted, each part from its own line.
+pub(super) async fn take_own(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let in_one = match inner.config.leases {
         Leases::All => true,
         Leases::Inline => false,

@@ -149,7 +149,7 @@ impl Fallback {
             // A share of an unknown limit cannot be computed: the caller gets the error.
             let reading = entry.reading()?;
             let limit = *reading.bucket.limit();
-            let line = (ask.dimension.clone(), reading.bucket.share().cloned());
+            let line = (entry.dimension.clone(), reading.bucket.share().cloned());
             let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
             let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);
             let local = match (known, Share::new(inner, &entry, limit, now)) {
@@ -214,7 +214,7 @@ impl Fallback {
     /// Frees the slots of a holder that is done. Rate tokens stay spent.
     pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
         let mut buckets = self.buckets.lock();
-        // Slots have no shares.
+        // The row of a share of slots is a bucket of its own.
         if let Some(local) = buckets.get_mut(&(dimension.clone(), None))
             && local.bucket.limit().is_concurrent()
         {

@@ -93,10 +93,10 @@ impl Inner {
     }
 
     /// The bucket as a share sees it. A bucket that is known to lack the share is seen from its common line: all such
-    /// callers share its lanes.
+    /// callers share its lanes. A share of slots has a row of its own, which is a bucket.
     pub(crate) fn entry_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
-        if let Some(common) = share.and_then(|share| self.lacking(dimension.as_str(), share.as_str())) {
-            return common;
+        if let Some(instead) = share.and_then(|share| self.instead(dimension.as_str(), share.as_str())) {
+            return instead;
         }
         self.cache.entry(dimension, share, || self.now())
     }
@@ -106,14 +106,18 @@ impl Inner {
         self.cache.entry(dimension, share, || self.now())
     }
 
-    /// The common line of a bucket that is known to lack the share.
-    fn lacking(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
+    /// What stands for the share of a bucket that is known to have no such line in its row: the share's own row, or
+    /// the common line if there is no such share.
+    fn instead(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
         let common = self.cache.get(dimension, None)?;
         let bucket = common.reading()?.bucket;
         if bucket.shares().any(|name| name.as_str() == share) {
             return None;
         }
-        if bucket.has_shares() {
+        if let Some(share) = bucket.slot_share(share) {
+            return Some(self.cache.entry(&share.row, None, || self.now()));
+        }
+        if bucket.has_shares() || !bucket.slot_shares().is_empty() {
             common.extensions.of::<UnknownShares>().report(bucket.dimension(), share);
         }
         Some(common)
@@ -131,7 +135,7 @@ impl Inner {
     pub(crate) fn known_entry(&self, dimension: &str, share: Option<&str>) -> Option<Arc<Entry>> {
         let share = share.or_else(|| self.config.share.as_ref().map(ShareName::as_str));
         let share = share.filter(|share| *share != COMMON);
-        share.and_then(|share| self.lacking(dimension, share)).or_else(|| self.cache.get(dimension, share))
+        share.and_then(|share| self.instead(dimension, share)).or_else(|| self.cache.get(dimension, share))
     }
 
     /// The bucket as any share sees it that this process has met.

@@ -43,6 +43,18 @@ pub(super) fn lender(of_line: &Extensions, bucket: &Bucket, cost: Cost, now: Tim
     bucket.lenders(cost, now).into_iter().find(|(lender, _)| is_asked(lender))
 }
 
+/// Whether a line of slots is asked now.
+pub(super) fn is_asked(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) -> bool {
+    let pauses = of_line.of::<Pauses>();
+    let pauses = pauses.0.lock();
+    pauses.get(&lender.cloned()).is_none_or(|pause| pause.until <= now)
+}
+
+/// A line has lent slots.
+pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
+    of_line.of::<Pauses>().0.lock().remove(&lender.cloned());
+}
+
 /// A line had too little.
 pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
     let pauses = of_line.of::<Pauses>();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, Dimension, LeaseId, ShareName};
+use sluice_core::{Amount, Cost, Dimension, LeaseId, ShareName};
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
@@ -32,6 +32,8 @@ type RowWaiter = Waiter<RowAsk, LaneAnswer>;
 #[derive(Clone, Debug)]
 pub(crate) struct RowAsk {
     costs: Vec<Cost>,
+    /// As [`Want::leaves`].
+    leaves: Vec<Amount>,
     /// The same in every try: a lease under one of these ids can only be the caller's own.
     ids: Vec<LeaseId>,
     terms: Terms,
@@ -45,7 +47,8 @@ impl RowAsk {
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
-        unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
+        let borrows = self.leaves.iter().any(|leaves| *leaves > Amount::ZERO);
+        !borrows && unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
     }
 }
 
@@ -61,6 +64,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     let lane = inner.cache.row_lane(&entries);
     let ask = RowAsk {
         costs: wants.iter().map(|want| want.cost).collect(),
+        leaves: wants.iter().map(|want| want.leaves).collect(),
         ids: wants.iter().map(|_| inner.config.lease_ids.next()).collect(),
         terms,
     };

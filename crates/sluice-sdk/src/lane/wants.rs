@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
+use sluice_core::{Amount, Cost, Limit, MOST_INLINE_LEASES};
 use tokio::time::timeout_at;
 
 use crate::api::error::AcquireError;
@@ -22,6 +22,8 @@ pub(crate) struct Want {
     pub(crate) entry: Arc<Entry>,
     pub(crate) cost: Cost,
     pub(crate) concurrent: bool,
+    /// What stays free in the bucket: zero, but for a caller that borrows slots of another share.
+    pub(crate) leaves: Amount,
 }
 
 impl Want {
@@ -43,7 +45,9 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
     read.into_iter().collect::<Result<(), _>>()?;
     let mut wants = Vec::with_capacity(asks.len());
-    for (ask, entry) in asks.iter().zip(entries) {
+    for ask in asks {
+        // A first reading may show that the share has a row of its own, or that there is no such share.
+        let entry = inner.entry_for(ask);
         let limit = *known(inner, &entry).await?.bucket.limit();
         wants.push(want(inner, entry, &limit, ask.cost_in(&limit)?)?);
     }
@@ -79,5 +83,5 @@ pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) 
         let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
         return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
     }
-    Ok(Want { entry, cost, concurrent })
+    Ok(Want { entry, cost, concurrent, leaves: Amount::ZERO })
 }

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, parse, refresh, unknown};
+use crate::lane::slot_lines;
 
 /// The result of setting a cool-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,8 @@ impl Client {
     /// the pause is booked again after it. Stock of other processes
     /// ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) may be used up to one second more.
     ///
-    /// Costs one write: at most two requests (4.2 s each), three if DynamoDB's time is not known.
+    /// Costs one write: at most two requests (4.2 s each), three if DynamoDB's time is not known. A concurrency bucket
+    /// with shares takes one write more for each.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer.
@@ -83,7 +85,16 @@ impl Client {
     }
 }
 
-pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<CoolDown, AcquireError> {
+/// Cools the bucket down: all of its rows, if it is a concurrency bucket with shares.
+pub(crate) async fn cool_down(inner: &Inner, entry: &Arc<Entry>, until: Timestamp) -> Result<CoolDown, AcquireError> {
+    let set = cool_row(inner, entry, until).await?;
+    for row in slot_lines::other_rows(inner, entry).await? {
+        cool_row(inner, &row, until).await?;
+    }
+    Ok(set)
+}
+
+async fn cool_row(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<CoolDown, AcquireError> {
     let update = sluice_core::cool_down(&entry.dimension, until);
     // Setting the same end twice equals setting it once.
     match inner.store.update(&update, Resend::Always).await? {
@@ -101,7 +112,15 @@ pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) ->
     }
 }
 
-async fn end_cool_down(inner: &Inner, entry: &Entry) -> Result<EndedCoolDown, AcquireError> {
+async fn end_cool_down(inner: &Inner, entry: &Arc<Entry>) -> Result<EndedCoolDown, AcquireError> {
+    let ended = end_of_row(inner, entry).await?;
+    for row in slot_lines::other_rows(inner, entry).await? {
+        end_of_row(inner, &row).await?;
+    }
+    Ok(ended)
+}
+
+async fn end_of_row(inner: &Inner, entry: &Entry) -> Result<EndedCoolDown, AcquireError> {
     let mut bucket = refresh(inner, entry).await?.bucket;
     let now = inner.time().await?;
     let in_force = |bucket: &Bucket| bucket.blocked_until().filter(|until| *until > now);

@@ -18,7 +18,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part, line_of};
 use crate::lane::reading::{apply_read, known, refresh, unknown};
-use crate::lane::shadow;
+use crate::lane::{shadow, slot_lines};
 use crate::telemetry;
 
 /// The reply to the latest call of a bucket. Locked while a vendor's reply is compared with the bucket.
@@ -183,7 +183,8 @@ pub(crate) async fn observe(
     let own = inner.entry(&dimension);
     let entry = mark.as_ref().map_or_else(|| Arc::clone(&own), |mark| Arc::clone(&mark.entry));
     // The vendor knows no shares.
-    let limit = known(inner, &entry).await?.bucket.whole_limit();
+    let entry = slot_lines::whole(inner, &entry);
+    let limit = known(inner, &entry).await?.bucket.limit_at_vendor();
     entry.unsettled.heard();
     let quota = Quota::of(&dimension, limit.limit_type());
     let reading = sluice_vendors::read(&entry.vendor, quota, headers, inner.now());
@@ -299,20 +300,20 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     let is_concurrent = bucket.limit().is_concurrent();
     let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
     let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
-    if bucket.whole_limit().lowered_to(vendors, window).is_none() {
+    if bucket.limit_at_vendor().lowered_to(vendors, window).is_none() {
         return Ok(ObservedLimit::NotLower);
     }
     let now = inner.time().await?;
     // If limits take turns, as of several models behind one bucket, the lowest is kept for a while.
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
-        let ours = bucket.whole_limit().capacity();
+        let ours = bucket.limit_at_vendor().capacity();
         telemetry::vendor_limit_lower(entry.label());
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    // At its floor, the bucket costs no request for the replies that follow.
-    if bucket.adopted(vendors, window).is_none() {
+    // Shares of slots have rows of their own, and only an operator changes them. At its floor, the bucket costs no request for the replies that follow.
+    if bucket.adopted(vendors, window).is_none() || !bucket.slot_shares().is_empty() {
         return Ok(ObservedLimit::Lower(vendors));
     }
     // An operator may have switched adoption off, or another process was faster.

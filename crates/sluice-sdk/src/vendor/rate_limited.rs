@@ -303,7 +303,7 @@ async fn cool_all(
 /// Sets a cool-down until `until`. Returns its end, or the end of a longer one.
 async fn cool(
     inner: &Inner,
-    entry: &Entry,
+    entry: &Arc<Entry>,
     until: Timestamp,
     reaction: &mut Reaction,
 ) -> Result<Timestamp, AcquireError> {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Changes, InlineAnswer, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer};
-use crate::amount::{Amount, Cost};
+use crate::amount::Amount;
 use crate::bucket::{Bucket, Moved};
 use crate::inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 use crate::lease::LeaseId;
@@ -75,11 +75,11 @@ impl<'a, 't> Draft<'a, 't> {
         if self.changes_left() == 0 {
             return InlineAnswer::Later;
         }
-        if !self.has_room(take.cost, &[]) {
+        if !self.has_room(take, &[]) {
             let cutoff = now.before(CLOCK_ERROR);
             let most = self.changes_left() - 1;
             let dead: Vec<_> = self.takeable(wanted, most, cutoff).collect();
-            if !self.has_room(take.cost, &dead) {
+            if !self.has_room(take, &dead) {
                 return InlineAnswer::Refused(Refusal { wait: self.wait(now), reason: Reason::NoFreeSlot });
             }
             self.dead.extend(dead);
@@ -89,12 +89,12 @@ impl<'a, 't> Draft<'a, 't> {
     }
 
     /// Whether there are the slots, and a place in the row, if the leases `dead` are removed too.
-    fn has_room(&self, cost: Cost, dead: &[Removed<'_>]) -> bool {
+    fn has_room(&self, take: &InlineTake, dead: &[Removed<'_>]) -> bool {
         let back = dead.iter().fold(self.back(), |back, dead| back.plus(dead.back));
         let free = self.bucket.tokens().plus(back).min(self.most_free(dead));
         let there = self.leases.map_or(0, InlineLeases::len) + self.taken.len();
         let gone = self.released.len() + self.dead.len() + dead.len();
-        free.minus(self.cost_taken()) >= cost.amount() && there < MOST_INLINE_LEASES + gone
+        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves) && there < MOST_INLINE_LEASES + gone
     }
 
     /// At most `most` leases that have ended and that nothing else in this write concerns.
@@ -153,6 +153,16 @@ impl<'a, 't> Draft<'a, 't> {
         // of what the others hold.
         let others = others.filter(|(_, lease)| !lease.overstates(capacity));
         others.fold(capacity, |room, (_, lease)| room.minus(lease.cost.amount()))
+    }
+
+    /// The free slots that the grants need beyond what they take: those that callers who borrow leave.
+    pub(super) fn leaves(&self) -> Amount {
+        let (mut taken, mut need) = (Amount::ZERO, Amount::ZERO);
+        for take in &self.taken {
+            taken = taken.plus(take.cost.amount());
+            need = need.max(taken.plus(take.leaves));
+        }
+        need.minus(taken).max(Amount::ZERO)
     }
 
     fn cost_taken(&self) -> Amount {

@@ -149,8 +149,9 @@ impl Draft<'_, '_> {
 
     /// The grants.
     ///
-    /// - `#tokens >= :need`: others took the slots since the reading; or a resize left the bucket below zero,
-    ///   and slots that come back cannot be granted (then `:need` may be below zero itself).
+    /// - `#tokens >= :need`: others took the slots since the reading, or those that a caller who borrows leaves; or a
+    ///   resize left the bucket below zero, and slots that come back cannot be granted (then `:need` may be below
+    ///   zero itself).
     /// - `#blocked_until`: a cool-down began.
     /// - `#served = :read_served`, if a grant passes over numbers of others: others passed over the same, and numbers
     ///   after them would be passed over whose callers wait. (What is counted otherwise is soon made good if it is
@@ -176,7 +177,7 @@ impl Draft<'_, '_> {
         // If the condition requires `tokens` as read, they are enough.
         if moved.capped == Amount::ZERO {
             wording.condition.push_str(" AND #tokens >= :need");
-            wording.number(":need", Amount::ZERO.minus(moved.slots));
+            wording.number(":need", self.leaves().minus(moved.slots));
         }
         wording.condition.push_str(" AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)");
         wording.number(":now", now);

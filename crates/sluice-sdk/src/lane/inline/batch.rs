@@ -164,14 +164,14 @@ impl InlineBatch<'_> {
             match &waiter.ask {
                 InlineAsk::Take { .. } if is_cut => {}
                 InlineAsk::Take { terms, .. } if terms.stays && waiting == are_next => is_cut = true,
-                InlineAsk::Take { id, cost, terms, .. } => {
+                InlineAsk::Take { id, cost, leaves, terms, .. } => {
                     let ends = now.after(terms.lease);
                     let mut serves = Serves::default();
                     if terms.stays {
                         serves = self.turns.serves(bucket, waiting, cost.amount(), now);
                         waiting += 1;
                     }
-                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends, serves }));
+                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends, serves, leaves: *leaves }));
                 }
                 InlineAsk::Release { lease, .. } => {
                     releases.push(at);

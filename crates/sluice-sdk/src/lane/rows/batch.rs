@@ -167,8 +167,9 @@ impl RowBatch<'_> {
             }
             match judge(&shares, &waiter.ask, now) {
                 Ok(sums_to_caller) => {
-                    for ((share, sum), cost) in shares.iter_mut().zip(&sums_to_caller).zip(&waiter.ask.costs) {
-                        share.take(*cost, patience, *sum);
+                    let asked = waiter.ask.costs.iter().zip(&waiter.ask.leaves);
+                    for ((share, sum), (cost, leaves)) in shares.iter_mut().zip(&sums_to_caller).zip(asked) {
+                        share.take(*cost, *leaves, patience, *sum);
                     }
                     let leases = self.leases(readings, &waiter.ask, now);
                     served.push(PlannedCaller { waiter: at, sums_to_caller, leases });

@@ -12,7 +12,8 @@ use crate::lane::rows::RowAsk;
 
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {
-    Slots { bucket: &'a Arc<Bucket>, total: Amount },
+    /// The slots of all callers so far, and what must be free for them.
+    Slots { bucket: &'a Arc<Bucket>, total: Amount, least: Amount },
     Tokens(Box<RateBatch<'a>>),
 }
 
@@ -74,14 +75,14 @@ pub(super) struct SentTransaction {
 impl<'a> Share<'a> {
     pub(super) fn new(inner: &Inner, bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
         match bucket.limit().is_concurrent() {
-            true => Self::Slots { bucket, total: Amount::ZERO },
+            true => Self::Slots { bucket, total: Amount::ZERO, least: Amount::ZERO },
             false => Self::Tokens(Box::new(inner.planner(bucket, now).batch(now, Starts::Pinned))),
         }
     }
 
-    pub(super) fn judge(&self, cost: Cost, patience: Duration, now: Timestamp) -> Plan<Amount> {
+    pub(super) fn judge(&self, cost: Cost, leaves: Amount, patience: Duration, now: Timestamp) -> Plan<Amount> {
         match self {
-            Self::Slots { bucket, total } => SlotPlanner::new(bucket).judge(cost, *total, now),
+            Self::Slots { bucket, total, .. } => SlotPlanner::new(bucket).judge(cost, *total, leaves, now),
             Self::Tokens(batch) => batch.judge(Claim { cost, patience }),
         }
     }
@@ -91,9 +92,12 @@ impl<'a> Share<'a> {
         matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
     }
 
-    pub(super) fn take(&mut self, cost: Cost, patience: Duration, sum_to_caller: Amount) {
+    pub(super) fn take(&mut self, cost: Cost, leaves: Amount, patience: Duration, sum_to_caller: Amount) {
         match self {
-            Self::Slots { total, .. } => *total = sum_to_caller,
+            Self::Slots { total, least, .. } => {
+                *total = sum_to_caller;
+                *least = (*least).max(sum_to_caller.plus(leaves));
+            }
             Self::Tokens(batch) => batch.take(Claim { cost, patience }, sum_to_caller),
         }
     }
@@ -107,7 +111,9 @@ impl<'a> Share<'a> {
 
     pub(super) fn write(self, now: Timestamp) -> Option<(Update, Arc<Bucket>)> {
         match self {
-            Self::Slots { bucket, total } => Some((SlotPlanner::new(bucket).write(total, now), Arc::clone(bucket))),
+            Self::Slots { bucket, total, least } => {
+                Some((SlotPlanner::new(bucket).write(total, least, now), Arc::clone(bucket)))
+            }
             Self::Tokens(batch) => batch.write().map(|planned| (planned.update, Arc::new(planned.after))),
         }
     }
@@ -116,7 +122,8 @@ impl<'a> Share<'a> {
 /// Returns the sum of costs up to this caller for each bucket; if one refuses, what each says.
 pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
-    let plans: Vec<_> = shares.iter().zip(&ask.costs).map(|(share, cost)| share.judge(*cost, patience, now)).collect();
+    let each = shares.iter().zip(ask.costs.iter().zip(&ask.leaves));
+    let plans: Vec<_> = each.map(|(share, (cost, leaves))| share.judge(*cost, *leaves, patience, now)).collect();
     let sum_to_caller = |plan: &Plan<Amount>| if let Plan::Write(sum) = plan { Some(*sum) } else { None };
     plans.iter().map(sum_to_caller).collect::<Option<Vec<_>>>().ok_or(plans)
 }

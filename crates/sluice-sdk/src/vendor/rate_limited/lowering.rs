@@ -1,5 +1,6 @@
 //! Lowers the rate buckets that a refusal is blamed on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Factor, Limit, Timestamp};
@@ -104,7 +105,7 @@ pub(super) async fn lower_all(
 /// Lowers the bucket or cools it down, once for each trouble.
 async fn lower_or_cool(
     inner: &Inner,
-    entry: &Entry,
+    entry: &Arc<Entry>,
     now: Timestamp,
     counted: CountedRefusal,
     reaction: &mut Reaction,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
 use sluice_core::{
+    Amount,
     Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, Serves,
     renew_inline,
 };
@@ -63,7 +64,7 @@ fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
     let ends = NOW.after(Duration::from_secs(60));
     let takes: Vec<_> = takes
         .iter()
-        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default() })
+        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), leaves: Amount::ZERO })
         .collect();
     let releases: Vec<_> = releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, NOW)

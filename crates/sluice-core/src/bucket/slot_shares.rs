@@ -1,0 +1,138 @@
+//! The shares of a concurrency bucket. Each has a row of its own, which is a concurrency bucket like any other: leases,
+//! sweeps, recounts and the order of those that wait need to know nothing of shares. The row of the bucket is its
+//! common line, and names the shares.
+
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Bucket;
+use super::lines::{borrowers_leave, default_floor};
+use crate::amount::Amount;
+use crate::dimension::Dimension;
+use crate::limit::Limit;
+use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
+use crate::schema::{
+    self, AttributeFault, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES,
+};
+use crate::share::ShareName;
+
+/// A share of a concurrency bucket, as the row of the bucket names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotShare {
+    /// Its name.
+    pub name: ShareName,
+    /// Its row.
+    pub row: Dimension,
+    /// The slots that it is promised. Its row has fewer while the shares change.
+    pub capacity: Amount,
+    /// As [`DeclaredShare::floor`](crate::DeclaredShare::floor).
+    pub floor: Option<Amount>,
+    /// As [`DeclaredShare::background`](crate::DeclaredShare::background).
+    pub is_background: bool,
+    /// Whether its row is being made or emptied: callers take from the common line.
+    pub is_closed: bool,
+}
+
+impl SlotShare {
+    fn read(of: &Dimension, name: &str, entry: Option<&dyn Row>) -> Result<Self, RowError> {
+        let bad = |reason: String| RowError::bad(SHARES, name, reason);
+        let name = ShareName::new(name).map_err(|error| bad(error.to_string()))?;
+        let row = of.of_share(&name).ok_or_else(|| bad(String::from("its name is too long")))?;
+        let entry = entry.ok_or_else(|| bad(String::from("it is not a map")))?;
+        let flag = |attribute| match entry.field(attribute) {
+            Some(_) => schema::count(entry, attribute).map(|value| value == 1),
+            None => Ok(false),
+        };
+        let read = || {
+            let floor = entry.field(LINE_FLOOR).map(|_| schema::amount(entry, LINE_FLOOR)).transpose()?;
+            Ok(Self {
+                name: name.clone(),
+                row,
+                capacity: schema::amount(entry, LINE_CAPACITY)?.get(),
+                floor: floor.map(|floor| floor.get()),
+                is_background: flag(LINE_BACKGROUND)?,
+                is_closed: flag(LINE_CLOSED)?,
+            })
+        };
+        read().map_err(|error: RowError| bad(error.to_string()))
+    }
+}
+
+/// Reads the shares of a concurrency bucket. One that cannot be read makes the row unreadable, as for a rate bucket.
+pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<Arc<[SlotShare]>>, RowError> {
+    if row.field(SHARES).is_none() {
+        return Ok(None);
+    }
+    let (mut shares, mut fault) = (Vec::new(), None);
+    let is_map = row.entries(SHARES, &mut |name, entry| match SlotShare::read(of, name, entry) {
+        Ok(share) => shares.push(share),
+        Err(error) => fault = fault.take().or(Some(error)),
+    });
+    if !is_map {
+        return Err(RowError { attribute: SHARES, fault: AttributeFault::WrongType { expected: "map (M)" } });
+    }
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    if shares.len() > 2 * MOST_SHARES {
+        let reason = alloc::format!("it has {} shares, more than {MOST_SHARES}", shares.len());
+        return Err(RowError::bad(SHARES, "", reason));
+    }
+    shares.sort_unstable_by(|one: &SlotShare, other| one.name.cmp(&other.name));
+    Ok((!shares.is_empty()).then(|| shares.into()))
+}
+
+impl Bucket {
+    /// The shares of a concurrency bucket, sorted by name, closed ones too.
+    #[must_use]
+    pub fn slot_shares(&self) -> &[SlotShare] {
+        self.slot_shares.as_deref().unwrap_or(&[])
+    }
+
+    /// A share of this concurrency bucket that callers may use.
+    #[must_use]
+    pub fn slot_share(&self, name: &str) -> Option<&SlotShare> {
+        self.slot_shares().iter().find(|share| share.name.as_str() == name && !share.is_closed)
+    }
+
+    /// The rows that callers of `borrower` (`None`: of the common line) may borrow slots from: each with its share, and
+    /// with what they leave there.
+    #[must_use]
+    pub fn slot_lenders(&self, borrower: Option<&ShareName>) -> Vec<(Option<&ShareName>, &Dimension, Amount)> {
+        let own = borrower.and_then(|name| self.slot_share(name.as_str()));
+        let is_background = own.is_some_and(|own| own.is_background);
+        let call = self.limit().cost_per_call().amount();
+        let leaves = |lender: Option<&SlotShare>| {
+            let capacity = lender.map_or(self.limit().capacity(), |share| share.capacity);
+            let stated = lender.and_then(|share| share.floor);
+            let floor = stated.unwrap_or_else(|| default_floor(capacity, call));
+            let lender_is_background = lender.is_some_and(|share| share.is_background);
+            borrowers_leave(floor, call, is_background, lender_is_background)
+        };
+        let common = borrower.is_some().then(|| (None, self.dimension(), leaves(None)));
+        let open = self.slot_shares().iter().filter(|share| !share.is_closed && Some(&share.name) != borrower);
+        common.into_iter().chain(open.map(|share| (Some(&share.name), &share.row, leaves(Some(share))))).collect()
+    }
+
+    /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own.
+    #[must_use]
+    pub fn limit_at_vendor(&self) -> Limit {
+        self.slot_shares().iter().fold(self.whole_limit(), |sum, share| {
+            let of_share = self.limit().of_line(share.capacity, self.limit().refill_rate());
+            of_share.map_or(sum, |limit| sum.with(&limit))
+        })
+    }
+
+    /// The limit and the shares of a concurrency bucket, as its row states them.
+    pub(crate) fn split_of_slots(&self) -> Split {
+        let shares = self.slot_shares().iter().filter(|share| !share.is_closed).filter_map(|share| {
+            let limit = self.limit().of_line(share.capacity, self.limit().refill_rate()).ok()?;
+            let SlotShare { name, floor, is_background, .. } = share.clone();
+            Some(ShareLimit { name, limit, floor, background: is_background })
+        });
+        let shares: Vec<ShareLimit> = shares.collect();
+        let whole = shares.iter().fold(*self.limit(), |sum, share| sum.with(&share.limit));
+        Split::read(whole, *self.limit(), shares)
+    }
+}

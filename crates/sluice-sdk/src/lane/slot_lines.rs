@@ -1,0 +1,189 @@
+//! Shares of slots: a caller takes from the row of its share, and borrows from the rows of others while that has none
+//! free.
+//!
+//! Each row is a bucket with leases, sweeps and an order of those that wait. So a caller that borrows holds a slot of
+//! the lender's row, and gives it back there. It takes none that somebody waits for, and leaves what the lender keeps
+//! for its own callers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Dimension, ShareName, Timestamp};
+use tokio::time::sleep;
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::RetryReason;
+use crate::lane::attempt;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::lending;
+use crate::lane::reading::{known, known_since, refresh};
+use crate::lane::setback::Taken;
+use crate::lane::terms::Terms;
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
+use crate::lane::wants::Want;
+use crate::telemetry;
+
+/// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer than this,
+/// so that its slots come free.
+const SHARES_KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// How old a reading of another share's row may be that a caller borrows by. A smaller value borrows sooner, and reads
+/// more: at most one row of each other share in this time, for all callers of the process.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// When a caller that waits in its own line looks at the others for the first time, and at most how seldom.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common line).
+type Line = (Arc<Entry>, Option<ShareName>);
+
+/// The line of a concurrency bucket with shares; `None` for any other bucket. The names of shares' rows are made of
+/// the bucket's, and only the bucket's row tells whether a name is one.
+fn line_of(inner: &Inner, entry: &Arc<Entry>) -> Option<Line> {
+    if entry.reading().is_some_and(|reading| !reading.bucket.slot_shares().is_empty()) {
+        return Some((Arc::clone(entry), None));
+    }
+    let (whole, share) = entry.dimension.whole_and_share()?;
+    let common = inner.cache.get(whole.as_str(), None)?;
+    let is_one = common.reading()?.bucket.slot_shares().iter().any(|one| one.name == share);
+    is_one.then_some((common, Some(share)))
+}
+
+/// The name of the whole bucket, for an entry that may be the row of one of its shares.
+pub(crate) fn whole_name(inner: &Inner, entry: &Arc<Entry>) -> Dimension {
+    whole(inner, entry).dimension.clone()
+}
+
+/// The entry of the whole bucket: that of its own row, for the row of one of its shares.
+pub(crate) fn whole(inner: &Inner, entry: &Arc<Entry>) -> Arc<Entry> {
+    line_of(inner, entry).map_or_else(|| Arc::clone(entry), |(common, _)| common)
+}
+
+/// The other rows of the bucket, if it is a concurrency bucket with shares.
+pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<Arc<Entry>>, AcquireError> {
+    if !known(inner, entry).await?.bucket.limit().is_concurrent() {
+        return Ok(Vec::new());
+    }
+    let common = match line_of(inner, entry) {
+        Some((common, _)) => common,
+        // A caller of a share may have met the bucket as its share alone.
+        None => inner.entry_of(&entry.dimension, None),
+    };
+    let bucket = known(inner, &common).await?.bucket;
+    let shares = bucket.slot_shares().iter().map(|share| inner.entry_of(&share.row, None));
+    let all = std::iter::once(Arc::clone(&common)).chain(shares);
+    Ok(all.filter(|row| row.dimension != entry.dimension).collect())
+}
+
+/// Whether the error says that a share's row is gone, and the bucket has no such share any more: the caller asks
+/// again, and finds the common line.
+pub(super) async fn is_share_gone(inner: &Inner, error: &AcquireError) -> bool {
+    let AcquireError::UnknownDimension { dimension, .. } = error else { return false };
+    let Some((whole, share)) = dimension.whole_and_share() else { return false };
+    let Some(common) = inner.cache.get(whole.as_str(), None) else { return false };
+    refresh(inner, &common).await.is_ok_and(|reading| reading.bucket.slot_share(share.as_str()).is_none())
+}
+
+/// Takes what is wanted, of which slots may be borrowed.
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
+    if !wants.iter().any(|want| want.concurrent && line_of(inner, &want.entry).is_some()) {
+        return attempt::take_own(inner, wants, terms).await;
+    }
+    let wants = &at_open_lines(inner, wants).await;
+    match terms.stays_until() {
+        None => {
+            let answer = attempt::take_own(inner, wants, terms).await;
+            match lacking(inner, wants, &answer) {
+                Some(at) => borrow(inner, wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent))),
+                None => answer,
+            }
+        }
+        // The wait in its own line ends at the caller's deadline.
+        Some(_) => tokio::select! {
+            biased;
+            answer = attempt::take_own(inner, wants, terms) => answer,
+            lent = borrow_when_lent(inner, wants, terms) => Ok(Taken::Granted(lent)),
+        },
+    }
+}
+
+/// The wants with the lines that their callers may use now: the common line for those of a share that goes.
+async fn at_open_lines(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
+    let mut wants = wants.to_vec();
+    for want in wants.iter_mut().filter(|want| want.concurrent) {
+        let Some((common, share)) = line_of(inner, &want.entry) else { continue };
+        // Without an answer, what was known of the shares is as good as any.
+        let _ = known_since(inner, &common, SHARES_KNOWN_FOR).await;
+        let is_open = |bucket: &Bucket, share: &ShareName| bucket.slot_share(share.as_str()).is_some();
+        let Some(reading) = common.reading() else { continue };
+        if share.is_some_and(|share| !is_open(&reading.bucket, &share)) {
+            want.entry = common;
+        }
+    }
+    wants
+}
+
+/// The want whose line has no slot free, if that is why the caller was refused.
+fn lacking(inner: &Inner, wants: &[Want], answer: &LaneAnswer) -> Option<usize> {
+    let Ok(Taken::Refused(retry)) = answer else { return None };
+    let lacks = |want: &Want| want.entry.dimension == retry.dimension && line_of(inner, &want.entry).is_some();
+    (retry.reason == RetryReason::NoFreeSlot).then(|| wants.iter().position(lacks))?
+}
+
+/// Looks at the other lines again and again, for a caller that waits in its own.
+async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> UnclaimedGrant {
+    let mut pause = FIRST_LOOK;
+    loop {
+        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        let full = |want: &Want| {
+            let free = want.entry.reading().map(|reading| reading.bucket.tokens());
+            want.concurrent && free.is_some_and(|free| free < want.cost.amount()) && line_of(inner, &want.entry).is_some()
+        };
+        let Some(at) = wants.iter().position(full) else { continue };
+        if let Some(lent) = borrow(inner, wants, at, terms).await {
+            return lent;
+        }
+    }
+}
+
+/// Takes the slots of the want at `at` from another line, now or not at all, and all other wants from their own.
+async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> Option<UnclaimedGrant> {
+    let want = &wants[at];
+    let (common, share) = line_of(inner, &want.entry)?;
+    let names = common.reading()?.bucket;
+    let mut lenders = Vec::new();
+    for (lender, row, leaves) in names.slot_lenders(share.as_ref()) {
+        if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
+            continue;
+        }
+        let entry = inner.entry_of(row, None);
+        let Ok(reading) = known_since(inner, &entry, LOOK_EVERY).await else { continue };
+        if let Some(room) = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount()) {
+            lenders.push((room, lender, Want { entry, leaves, ..want.clone() }));
+        }
+    }
+    lenders.sort_by_key(|(room, ..)| std::cmp::Reverse(*room));
+    let at_once = Terms { until: None, stays: false, ..terms };
+    for (_, lender, borrowed) in lenders {
+        let from: Vec<Want> =
+            wants.iter().enumerate().map(|(n, own)| if n == at { &borrowed } else { own }).cloned().collect();
+        match attempt::take_own(inner, &from, at_once).await {
+            Ok(Taken::Granted(lent)) => {
+                lending::has_lent(&want.entry.extensions, lender);
+                telemetry::borrowed(common.label(), share.as_ref(), lender);
+                return Some(lent);
+            }
+            _ => lending::had_too_little(&want.entry.extensions, lender, inner.now()),
+        }
+    }
+    None
+}
+
+/// What a line has for borrowers: nothing while its own callers wait, or while it cools down.
+fn room(bucket: &Bucket, leaves: Amount, now: Timestamp) -> Option<Amount> {
+    let is_blocked = bucket.blocked_until().is_some_and(|until| until > now);
+    (!is_blocked && !bucket.is_waited_for(now)).then(|| bucket.tokens().minus(leaves))
+}
