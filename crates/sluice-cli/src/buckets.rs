@@ -190,7 +190,13 @@ impl ShareLine {
         let Self { share, capacity, refill_rate, floor, background } = self;
         let floor = floor.as_ref().map(|floor| format!(", floor {}", short(floor))).unwrap_or_default();
         let background = if *background { ", background" } else { "" };
-        format!("{share}: {}, {} a second{floor}{background}", short(capacity), short(refill_rate))
+        // Slots come back by release.
+        let rate = if short(refill_rate) == "0" {
+            " at once".to_owned()
+        } else {
+            format!(", {} a second", short(refill_rate))
+        };
+        format!("{share}: {}{rate}{floor}{background}", short(capacity))
     }
 }
 

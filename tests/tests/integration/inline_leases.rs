@@ -91,7 +91,8 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
         id: LeaseId::new(id.into()).unwrap(),
         cost: Cost::new(Amount::from_tokens(slots)).unwrap(),
         ends,
-        serves: Serves::default(), leaves: Amount::ZERO,
+        serves: Serves::default(),
+        leaves: Amount::ZERO,
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use crate::world::{World, dimension, refusal, requests, take};
 
 mod busy;
+mod slots;
 
 const RPM: &str = "openai#rpm";
 

@@ -23,6 +23,15 @@ pub(super) struct Options {
 pub(super) async fn run(options: &Options) -> Result<(), Failure> {
     let client = client().await?;
     let dimension = Dimension::new(&options.dimension)?;
+    if let Some((whole, share)) = dimension.whole_and_share()
+        && let Some(bucket) = client.ops().bucket(&whole).await?
+        && bucket.slot_shares().iter().any(|named| named.name == share)
+    {
+        return Err(Failure::new(format!(
+            "nothing was removed: {dimension} is the row of the share {share} of {whole}, and its callers would get errors; \
+             leave the share out of the limits file, and apply that"
+        )));
+    }
     if !options.yes {
         // Asked only about a bucket that is there.
         client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(&client, &dimension))?;

@@ -71,7 +71,12 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     let now = client.now();
     let load = client.ops().load(&dimension).await?;
     let used_by = UsedBy::of(&load, &bucket.whole_limit(), now);
-    let line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
+    let mut line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
+    if !bucket.slot_shares().is_empty() {
+        let (shares, free) = slot_shares(client, &bucket).await?;
+        (line.limit, line.level) = (LimitLine::new(&bucket.limit_at_vendor()), Decimal::of(free));
+        line.shares = shares;
+    }
     if json {
         return output::json(&line);
     }
@@ -146,6 +151,28 @@ impl BucketLine {
     }
 }
 
+/// The lines of a concurrency bucket with shares, each a row, the common line last; and the free slots together.
+async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel>, Amount), Failure> {
+    let (mut lines, mut sum) = (Vec::new(), Amount::ZERO);
+    for share in bucket.slot_shares() {
+        let row = client.ops().bucket(&share.row).await?;
+        let free = row.as_ref().map_or(Amount::ZERO, Bucket::tokens);
+        sum = sum.plus(free);
+        lines.push(ShareLevel {
+            share: share.name.to_string(),
+            level: Decimal::of(free),
+            capacity: Decimal::of(row.map_or(Amount::ZERO, |row| row.limit().capacity())),
+            refill_rate: Decimal::of(bucket.limit().refill_rate()),
+            lends_above: Decimal::of(bucket.slots_kept(Some(share), false)),
+            background: share.is_background,
+            is_changing: share.is_closed,
+        });
+    }
+    let common = ShareLevel::new(bucket, Timestamp::default());
+    lines.push(ShareLevel { lends_above: Decimal::of(bucket.slots_kept(None, false)), ..common });
+    Ok((lines, sum.plus(bucket.tokens())))
+}
+
 /// A share as it is now.
 #[derive(Debug, Serialize)]
 struct ShareLevel {
@@ -156,6 +183,9 @@ struct ShareLevel {
     /// What others leave when they borrow.
     lends_above: Decimal,
     background: bool,
+    /// Whether a change of shares has not come to its end: nobody takes slots of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_changing: bool,
 }
 
 impl ShareLevel {
@@ -178,18 +208,18 @@ impl ShareLevel {
             refill_rate: Decimal::of(line.limit().refill_rate()),
             lends_above: Decimal::of(line.lends_above()),
             background: line.is_background(),
+            is_changing: false,
         }
     }
 
     fn describe(&self, width: usize) -> String {
-        let Self { share, level, capacity, refill_rate, lends_above, background } = self;
+        let Self { share, level, capacity, refill_rate, lends_above, background, is_changing } = self;
         let background = if *background { ", background" } else { "" };
-        format!(
-            "{share:<width$} {} of {}, {} a second, lends above {}{background}",
-            short(level),
-            short(capacity),
-            short(refill_rate),
-            short(lends_above)
-        )
+        let changing = if *is_changing { "; not in use yet, or no more: apply the limits file again" } else { "" };
+        // Slots come back by release.
+        let rate =
+            if short(refill_rate) == "0" { " free".to_owned() } else { format!(", {} a second", short(refill_rate)) };
+        let (level, capacity, lends_above) = (short(level), short(capacity), short(lends_above));
+        format!("{share:<width$} {level} of {capacity}{rate}, lends above {lends_above}{background}{changing}")
     }
 }

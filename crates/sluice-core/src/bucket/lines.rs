@@ -87,7 +87,12 @@ pub(super) fn default_floor(capacity: Amount, call: Amount) -> Amount {
 /// A background share leaves one call more than others do, so that it is the last to borrow. Others may empty the
 /// line of a background share: its callers that wait for tokens have booked, and a booked line has nothing to lend.
 /// Those that wait for slots are waited for: nobody borrows then.
-pub(super) fn borrowers_leave(floor: Amount, call: Amount, borrower_is_background: bool, lender_is_background: bool) -> Amount {
+pub(super) fn borrowers_leave(
+    floor: Amount,
+    call: Amount,
+    borrower_is_background: bool,
+    lender_is_background: bool,
+) -> Amount {
     match (borrower_is_background, lender_is_background) {
         (true, _) => floor.plus(call),
         (false, true) => Amount::ZERO,

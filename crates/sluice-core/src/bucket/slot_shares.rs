@@ -102,17 +102,21 @@ impl Bucket {
     pub fn slot_lenders(&self, borrower: Option<&ShareName>) -> Vec<(Option<&ShareName>, &Dimension, Amount)> {
         let own = borrower.and_then(|name| self.slot_share(name.as_str()));
         let is_background = own.is_some_and(|own| own.is_background);
-        let call = self.limit().cost_per_call().amount();
-        let leaves = |lender: Option<&SlotShare>| {
-            let capacity = lender.map_or(self.limit().capacity(), |share| share.capacity);
-            let stated = lender.and_then(|share| share.floor);
-            let floor = stated.unwrap_or_else(|| default_floor(capacity, call));
-            let lender_is_background = lender.is_some_and(|share| share.is_background);
-            borrowers_leave(floor, call, is_background, lender_is_background)
-        };
+        let leaves = |lender| self.slots_kept(lender, is_background);
         let common = borrower.is_some().then(|| (None, self.dimension(), leaves(None)));
         let open = self.slot_shares().iter().filter(|share| !share.is_closed && Some(&share.name) != borrower);
         common.into_iter().chain(open.map(|share| (Some(&share.name), &share.row, leaves(Some(share))))).collect()
+    }
+
+    /// What borrowers leave in the row of a share, or in the common line: those for background work leave one call more.
+    #[must_use]
+    pub fn slots_kept(&self, lender: Option<&SlotShare>, borrower_is_background: bool) -> Amount {
+        let call = self.limit().cost_per_call().amount();
+        let capacity = lender.map_or(self.limit().capacity(), |share| share.capacity);
+        let stated = lender.and_then(|share| share.floor);
+        // Of slots, a quarter in whole calls.
+        let floor = stated.unwrap_or_else(|| default_floor(capacity, call).in_calls(call));
+        borrowers_leave(floor, call, borrower_is_background, lender.is_some_and(|share| share.is_background))
     }
 
     /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own.

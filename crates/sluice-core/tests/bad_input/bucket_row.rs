@@ -101,8 +101,13 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
 }
 
 fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
-    let take =
-        |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now, serves: Serves::default(), leaves: Amount::ZERO };
+    let take = |id: &str| InlineTake {
+        id: LeaseId::new(id.into()).unwrap(),
+        cost,
+        ends: now,
+        serves: Serves::default(),
+        leaves: Amount::ZERO,
+    };
     let release = |(id, _): (&LeaseId, _)| InlineRelease { id: id.clone(), cost };
     let releases: Vec<InlineRelease> =
         bucket.inline().into_iter().flat_map(|all| all.iter().map(release)).take(2).collect();

@@ -46,7 +46,13 @@ fn item(capacity: i32) -> Item {
 }
 
 fn take(id_of: impl ToString, slots: i32) -> InlineTake {
-    InlineTake { id: id(id_of), cost: cost(slots), ends: NOW.after(Duration::from_secs(60)), serves: Serves::default(), leaves: Amount::ZERO }
+    InlineTake {
+        id: id(id_of),
+        cost: cost(slots),
+        ends: NOW.after(Duration::from_secs(60)),
+        serves: Serves::default(),
+        leaves: Amount::ZERO,
+    }
 }
 
 /// A lease that ends so many seconds from [`NOW`].

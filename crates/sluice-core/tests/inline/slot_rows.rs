@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sluice_core::schema::KEY;
 use sluice_core::{
-    Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, ShareName, SlotPlanner, SlotRows, SlotStep, Split, Timestamp,
-    Update, Write, give_back,
+    Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, ShareName, SlotPlanner, SlotRows, SlotStep, Split,
+    Timestamp, Update, Write, give_back,
 };
 
 use super::table::{Item, name};
@@ -43,7 +43,8 @@ impl Table {
         match write {
             Write::Update(update) => self.0.get_mut(&update.key).is_some_and(|item| item.apply(update)),
             Write::Put(put) => {
-                let item: Item = Item(put.item.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
+                let item: Item =
+                    Item(put.item.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
                 let Some(sluice_core::Operand::Text(key)) = item.0.get(KEY).cloned() else { panic!("no key") };
                 self.0.insert(key, item).is_none()
             }

@@ -142,13 +142,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
-    let ask = || InlineAsk::Take {
-        id: id.clone(),
-        cost: want.cost,
-        leaves: want.leaves,
-        terms,
-        unconfirmed: None,
-    };
+    let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, leaves: want.leaves, terms, unconfirmed: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
         QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,

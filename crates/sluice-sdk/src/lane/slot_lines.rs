@@ -140,7 +140,9 @@ async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> U
         pause = (pause * 2).min(LONGEST_PAUSE);
         let full = |want: &Want| {
             let free = want.entry.reading().map(|reading| reading.bucket.tokens());
-            want.concurrent && free.is_some_and(|free| free < want.cost.amount()) && line_of(inner, &want.entry).is_some()
+            want.concurrent
+                && free.is_some_and(|free| free < want.cost.amount())
+                && line_of(inner, &want.entry).is_some()
         };
         let Some(at) = wants.iter().position(full) else { continue };
         if let Some(lent) = borrow(inner, wants, at, terms).await {

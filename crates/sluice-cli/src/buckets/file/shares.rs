@@ -24,6 +24,13 @@ pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Res
     if is_faulty {
         return Err(Faulty);
     }
+    if limit.is_concurrent() && !shares.is_empty() && declared.adopt_lower_limit {
+        return Err(place.fault(
+            &declared.dimension,
+            "it has shares of slots and adopt_lower_limit, and only this file changes how many slots each share has: leave \
+             adopt_lower_limit out (a lower limit that the vendor reports is shown all the same)",
+        ));
+    }
     Split::new(limit, &shares).map_err(|error| place.fault(&declared.dimension, error))
 }
 
@@ -48,6 +55,20 @@ mod tests {
         assert_eq!(lines, ["checkout/batch 10", "search 50"]);
         assert!(split.shares()[0].background && split.shares()[0].floor.is_some() && split.shares()[1].floor.is_none());
         assert_eq!(split.common().capacity().to_string(), "40");
+    }
+
+    #[test]
+    fn slots_are_shared_in_whole_calls_and_adopt_no_lower_limit() {
+        let slots = "[[bucket]]\ndimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\n";
+        let parse =
+            |text: &str| BucketsFile::parse("limits.toml", &format!("{slots}{text}[bucket.shares]\nsearch = 0.5\n"));
+        let split = &parse("").unwrap().limits[0].1;
+        assert_eq!(
+            (split.shares()[0].limit.capacity().to_string(), split.common().capacity().to_string()),
+            ("2".into(), "3".into())
+        );
+        let error = parse("adopt_lower_limit = true\n").unwrap_err().to_string();
+        assert!(error.contains("limits.toml:2") && error.contains("leave adopt_lower_limit out"), "{error}");
     }
 
     #[test]

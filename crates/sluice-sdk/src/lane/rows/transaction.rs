@@ -13,7 +13,11 @@ use crate::lane::rows::RowAsk;
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {
     /// The slots of all callers so far, and what must be free for them.
-    Slots { bucket: &'a Arc<Bucket>, total: Amount, least: Amount },
+    Slots {
+        bucket: &'a Arc<Bucket>,
+        total: Amount,
+        least: Amount,
+    },
     Tokens(Box<RateBatch<'a>>),
 }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
 use sluice_core::{
-    Amount,
-    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, Serves,
-    renew_inline,
+    Amount, Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row,
+    Serves, renew_inline,
 };
 
 use super::{NEED, NOT_BLOCKED, NOW, ROOM, bucket};

@@ -1,0 +1,307 @@
+//! Shares of a concurrency bucket: each has a row of its own, which lends what its callers leave.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, DeclaredShare, Limit, Split};
+use sluice_ops::{Applied, LimitsError, SweepOptions};
+use sluice_sdk::{Client, Grant, LimitError, Request, RetryReason};
+use sluice_testkit::Operation;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{name, share};
+use crate::kind::Kind;
+use crate::world::{World, dimension, refusal, settle, take};
+
+const CONCURRENT: &str = "elevenlabs#concurrent";
+const SEARCH: &str = "elevenlabs#concurrent@search";
+const BATCH: &str = "elevenlabs#concurrent@batch";
+
+fn slots(slots: i32) -> Limit {
+    Limit::concurrent(Amount::from_tokens(slots), Cost::ONE).unwrap()
+}
+
+fn split(shares: &[DeclaredShare]) -> Split {
+    Split::new(slots(10), shares).unwrap()
+}
+
+async fn apply(world: &World, split: &Split) -> Result<Applied, LimitsError> {
+    world.client().ops().apply_split(&dimension(CONCURRENT), split).await
+}
+
+/// Ten slots: five for search, two for batch, three for all others.
+async fn shared(kind: Kind) -> World {
+    let world = kind.world().await;
+    apply(&world, &split(&[share("search", "0.5"), share("batch", "0.2")])).await.unwrap();
+    world
+}
+
+fn of(share: &str) -> Request<'static> {
+    Request::from(CONCURRENT).share(share.to_owned()).into_owned()
+}
+
+/// The free slots of the rows: common, batch, search.
+async fn free(world: &World) -> [String; 3] {
+    [world.free(CONCURRENT).await, world.free(BATCH).await, world.free(SEARCH).await]
+}
+
+/// Takes as often as it is granted, and holds all.
+async fn take_all(client: &Client, request: &Request<'static>) -> Vec<Grant> {
+    let mut held = Vec::new();
+    while let Some(grant) = client.acquire(request.clone()).await.unwrap().granted() {
+        held.push(grant);
+        // A lender is asked by a reading that is younger than this.
+        sleep(Duration::from_millis(500)).await;
+    }
+    held
+}
+
+async fn give_back(grants: Vec<Grant>) {
+    for grant in grants {
+        grant.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_product_takes_its_own_slots_and_borrows_down_to_what_is_never_lent() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        assert_eq!(free(&world).await, ["3", "2", "5"]);
+        let search = world.client_with(|settings| settings.share(name("search")));
+        let held = take_all(&search, &CONCURRENT.into()).await;
+        // Of three others keep one, of two one.
+        assert_eq!((held.len(), free(&world).await), (8, ["1", "1", "0"].map(String::from)), "{kind:?}");
+        assert_eq!(refusal(&search, CONCURRENT).await.reason(), RetryReason::NoFreeSlot);
+        let own = take(&world.client(), of("batch")).await;
+        give_back(vec![own]).await;
+        give_back(held).await;
+        settle().await;
+        assert_eq!(free(&world).await, ["3", "2", "5"], "each slot went back to its lender ({kind:?})");
+        assert_eq!(world.leases().await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_know_no_shares_stay_within_the_common_line() {
+    let world = shared(Kind::Rows).await;
+    let bucket = world.bucket(CONCURRENT).await;
+    assert_eq!((bucket.limit().capacity(), bucket.tokens()), (Amount::from_tokens(3), Amount::from_tokens(3)));
+    let whole = *world.bucket(CONCURRENT).await.split().whole();
+    assert_eq!(whole.capacity(), Amount::from_tokens(10));
+    // A share that the bucket does not have.
+    let held = take_all(&world.client(), &of("other")).await;
+    assert_eq!((held.len(), free(&world).await), (3 + 1 + 4, ["0", "1", "1"].map(String::from)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_share_borrows_last_and_lends_all() {
+    let batch = DeclaredShare { background: true, ..share("batch", "0.2") };
+    let world = Kind::Rows.world().await;
+    apply(&world, &split(&[share("search", "0.5"), batch])).await.unwrap();
+    let client = world.client();
+    let background = take_all(&client, &of("batch")).await;
+    assert_eq!((background.len(), free(&world).await), (2 + 1 + 3, ["2", "0", "2"].map(String::from)));
+    give_back(background).await;
+    let held = take_all(&client, &of("search")).await;
+    assert_eq!((held.len(), free(&world).await), (5 + 2 + 2, ["1", "0", "0"].map(String::from)));
+}
+
+/// Its lease stands in the lender's row, or names it.
+#[tokio::test(start_paused = true)]
+async fn what_a_crashed_borrower_held_goes_back_to_its_lender() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let held = take_all(&world.client(), &of("search")).await;
+        held.into_iter().for_each(std::mem::forget);
+        world.pass_lease();
+        let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+        assert_eq!((report.restored_slots, free(&world).await), (8, ["3", "2", "5"].map(String::from)), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_takes_nothing_of_what_is_kept_for_others() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let (search, others) = (world.client_with(|settings| settings.share(name("search"))), world.client());
+        let own = take_all(&search, &CONCURRENT.into()).await;
+        let mut lent = take_all(&others, &CONCURRENT.into()).await;
+        assert_eq!(free(&world).await, ["0", "1", "0"], "{kind:?}");
+        let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(20));
+        let waiting = waits.run(async |_| Ok::<_, LimitError>(()));
+        let freeing = async {
+            sleep(Duration::from_secs(5)).await;
+            // One of three is kept for others, and only this one is free.
+            give_back(vec![lent.remove(0)]).await;
+        };
+        let (ran, ()) = tokio::join!(waiting, freeing);
+        assert!(matches!(ran, Err(LimitError::Refused(_))), "{kind:?}: {ran:?}");
+        give_back(lent).await;
+        give_back(own).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_caller_borrows_within_a_second_or_two_and_has_its_own_at_once() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let search = world.client_with(|settings| settings.share(name("search")));
+        let others = world.client();
+        let all_others = [take(&others, CONCURRENT).await, take(&others, CONCURRENT).await];
+        let mut own = take_all(&search, &CONCURRENT.into()).await;
+        assert_eq!(free(&world).await, ["1", "1", "0"], "{kind:?}");
+        for is_own in [false, true] {
+            let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(20));
+            let waiting =
+                waits.run(async |slot| Ok::<_, LimitError>((Instant::now(), slot.concurrency_limits().to_vec())));
+            let freeing = async {
+                sleep(Duration::from_secs(5)).await;
+                let freed = Instant::now();
+                if is_own {
+                    give_back(vec![own.remove(0)]).await;
+                } else {
+                    // From now on, batch keeps none of its two.
+                    others
+                        .ops()
+                        .apply_split(
+                            &dimension(CONCURRENT),
+                            &split(&[
+                                share("search", "0.5"),
+                                DeclaredShare { floor: Some(Amount::ZERO), ..share("batch", "0.2") },
+                            ]),
+                        )
+                        .await
+                        .unwrap();
+                }
+                freed
+            };
+            let (ran, freed) = tokio::join!(waiting, freeing);
+            let (at, limits) = ran.unwrap();
+            assert_eq!(limits, [dimension(CONCURRENT)], "a slot is of the limit, whichever row it is taken from");
+            let after = at - freed;
+            assert!(after < Duration::from_secs(if is_own { 1 } else { 12 }), "{kind:?}: {after:?}, own: {is_own}");
+        }
+        give_back(all_others.into()).await;
+        give_back(own).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shares_that_are_declared_while_slots_are_held_get_them_as_they_come_back() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        let mut held = take_all(&client, &CONCURRENT.into()).await;
+        assert_eq!(held.len(), 10);
+        let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
+        let changing = apply(&world, &to);
+        let calls = async {
+            // As long as calls of before hold all slots, nobody else has any.
+            sleep(Duration::from_secs(2)).await;
+            assert!(client.acquire(of("search")).await.unwrap().granted().is_none(), "eleven at once");
+            give_back(held.drain(..4).collect()).await;
+            sleep(Duration::from_secs(2)).await;
+            give_back(held.drain(..4).collect()).await;
+        };
+        let (applied, ()) = tokio::join!(changing, calls);
+        assert!(matches!(applied.unwrap(), Applied::Changed { .. }));
+        assert_eq!(free(&world).await, ["1", "2", "5"], "{kind:?}");
+        give_back(held).await;
+        assert_eq!(free(&world).await, ["3", "2", "5"]);
+        assert_eq!(apply(&world, &to).await.unwrap(), Applied::Unchanged);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
+    let world = Kind::Rows.with_slots(CONCURRENT, 10).await;
+    let client = world.client();
+    let mut held = take_all(&client, &CONCURRENT.into()).await;
+    let to = split(&[share("search", "0.5")]);
+    let began = Instant::now();
+    let error = apply(&world, &to).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(61));
+    assert!(matches!(&error, LimitsError::SlotsHeld { held, .. } if *held == Amount::from_tokens(5)), "{error}");
+    assert!(error.to_string().contains("5 slots are still held") && error.to_string().contains("apply the file again"));
+    give_back(held.drain(..5).collect()).await;
+    assert!(matches!(apply(&world, &to).await.unwrap(), Applied::Changed { .. }));
+    assert_eq!([world.free(CONCURRENT).await, world.free(SEARCH).await], ["0", "5"]);
+    give_back(held).await;
+}
+
+/// Its callers keep coming, from a process that has met the share.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_removed_while_it_is_used_and_its_callers_find_the_common_line() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let search = world.client_with(|settings| settings.share(name("search")));
+        let ends = Instant::now() + Duration::from_secs(40);
+        let caller = || async {
+            let mut calls = 0;
+            while Instant::now() < ends {
+                let slot = search.slot(CONCURRENT).max_wait(Duration::from_secs(10));
+                slot.run(async |_| Ok::<_, LimitError>(sleep(Duration::from_millis(100)).await)).await.unwrap();
+                calls += 1;
+            }
+            calls
+        };
+        let removing = async {
+            sleep(Duration::from_secs(3)).await;
+            let began = Instant::now();
+            let applied = apply(&world, &split(&[share("batch", "0.2")])).await.unwrap();
+            (applied, began.elapsed())
+        };
+        let ((applied, took), first, second) =
+            tokio::join!(removing, async { tokio::join!(caller(), caller(), caller(), caller()) }, caller());
+        assert!(matches!(applied, Applied::Changed { .. }) && took < Duration::from_secs(20), "{kind:?}: {took:?}");
+        assert!(first.0 > 50 && first.1 > 50 && first.2 > 50 && first.3 > 50 && second > 50, "{first:?} {second}");
+        assert!(world.row(SEARCH).await.is_none());
+        assert_eq!([world.free(CONCURRENT).await, world.free(BATCH).await], ["8", "2"]);
+        let without = apply(&world, &slots(10).into()).await.unwrap();
+        assert!(matches!(without, Applied::Changed { .. }));
+        assert_eq!(world.free(CONCURRENT).await, "10");
+        assert!(world.row(BATCH).await.is_none() && world.bucket(CONCURRENT).await.slot_shares().is_empty());
+        // One more call of the share, whose row is gone.
+        timeout(Duration::from_secs(5), take(&search, CONCURRENT)).await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_is_for_all_rows_and_ends_in_all() {
+    let world = shared(Kind::Rows).await;
+    let search = world.client_with(|settings| settings.share(name("search")));
+    search.cool_down(CONCURRENT, Duration::from_secs(60)).await.unwrap();
+    let client = world.client();
+    for request in [Request::from(CONCURRENT), of("search"), of("batch")] {
+        assert_eq!(refusal(&client, request).await.reason(), RetryReason::CoolingDown);
+    }
+    client.end_cool_down(CONCURRENT).await.unwrap();
+    let again = world.client();
+    for request in [Request::from(CONCURRENT), of("search"), of("batch")] {
+        take(&again, request).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_of_a_share_inside_of_one_of_the_same_limit_is_an_error() {
+    let world = shared(Kind::Rows).await;
+    let search = world.client_with(|settings| settings.share(name("search")));
+    let nested = async |_| {
+        assert!(search.is_inside_slot(CONCURRENT));
+        search.slot(CONCURRENT).run(async |_| Ok::<_, LimitError>(())).await
+    };
+    let error = search.slot(CONCURRENT).run(nested).await.unwrap_err();
+    assert!(error.to_string().contains("inside"), "{error}");
+}
+
+/// A bucket without shares costs what it cost: a caller of it reads and writes nothing more.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_without_shares_costs_no_request_more() {
+    let world = World::embedded().await;
+    world.slots(CONCURRENT, 2).await;
+    let client = world.client();
+    take(&client, CONCURRENT).await.release().await.unwrap();
+    world.dynamo.meter().reset();
+    take(&client, CONCURRENT).await.release().await.unwrap();
+    let requests = |operation| world.dynamo.meter().of(operation).requests;
+    assert_eq!((requests(Operation::TransactWriteItems), world.dynamo.meter().total().requests), (2, 2));
+}
