@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Dimension, Timestamp};
+use sluice_core::{Amount, COMMON, Dimension, Timestamp};
 use sluice_ops::Released;
 use tokio::time::timeout;
 use tracing::Instrument as _;
@@ -97,24 +97,26 @@ impl Grant {
 
     /// The dimensions of which the grant holds a part.
     pub fn dimensions(&self) -> impl Iterator<Item = &Dimension> {
-        self.parts.iter().filter(|part| !part.is_let_through()).map(|part| &part.entry.dimension)
+        self.parts.iter().filter(|part| !part.is_let_through()).map(|part| part.entry.asked())
     }
 
     /// What the grant took from `dimension`; `None` if it took nothing.
     #[must_use]
     pub fn cost(&self, dimension: &str) -> Option<Amount> {
-        let of = |part: &&Part| part.entry.dimension.as_str() == dimension && !part.is_let_through();
+        let of = |part: &&Part| part.entry.asked().as_str() == dimension && !part.is_let_through();
         self.parts.iter().find(of).map(|part| part.cost.amount())
     }
 
-    /// The line of `dimension` that its tokens were taken from: the name of a share, or `common` for what no share
-    /// has. It is not the share of the request if the tokens were borrowed. `None` if the grant holds no tokens of
-    /// `dimension` that were taken from the table.
+    /// The line of `dimension` that its tokens or slots were taken from: the name of a share, or `common` for what no
+    /// share has. It is not the share of the request if they were borrowed. `None` if the grant holds nothing of
+    /// `dimension` that was taken from the table.
     #[must_use]
     pub fn paid_from(&self, dimension: &str) -> Option<&str> {
         self.parts.iter().find_map(|part| match &part.hold {
-            Hold::Tokens { receipt, .. } if part.entry.dimension.as_str() == dimension => Some(line_of(receipt)),
-            _ => None,
+            _ if part.entry.asked().as_str() != dimension => None,
+            Hold::Tokens { receipt, .. } => Some(line_of(receipt)),
+            Hold::Slots(_) | Hold::Inline(_) => Some(part.entry.share_of().map_or(COMMON, |(_, share)| share.as_str())),
+            Hold::Local | Hold::LetThrough { .. } => None,
         })
     }
 
@@ -256,7 +258,7 @@ impl Grant {
     }
 
     pub(crate) fn part_mut(&mut self, dimension: &str) -> Option<&mut Part> {
-        self.parts.iter_mut().find(|part| part.entry.dimension.as_str() == dimension)
+        self.parts.iter_mut().find(|part| part.entry.asked().as_str() == dimension)
     }
 
     pub(crate) fn leases(&self) -> &[Arc<HeldLeases>] {

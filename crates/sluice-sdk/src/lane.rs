@@ -22,6 +22,7 @@ pub(crate) mod inner;
 mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
+mod own_line;
 pub(crate) mod parallel;
 pub(crate) mod part;
 pub(crate) mod per_bucket;

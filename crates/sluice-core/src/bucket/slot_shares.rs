@@ -96,16 +96,16 @@ impl Bucket {
         self.slot_shares().iter().find(|share| share.name.as_str() == name && !share.is_closed)
     }
 
-    /// The rows that callers of `borrower` (`None`: of the common line) may borrow slots from: each with its share, and
-    /// with what they leave there.
+    /// The shares whose slots callers of `borrower` (`None`: of the common line) may borrow, each with what they leave
+    /// there; `None` is the common line.
     #[must_use]
-    pub fn slot_lenders(&self, borrower: Option<&ShareName>) -> Vec<(Option<&ShareName>, &Dimension, Amount)> {
+    pub fn slot_lenders(&self, borrower: Option<&ShareName>) -> Vec<(Option<&SlotShare>, Amount)> {
         let own = borrower.and_then(|name| self.slot_share(name.as_str()));
         let is_background = own.is_some_and(|own| own.is_background);
         let leaves = |lender| self.slots_kept(lender, is_background);
-        let common = borrower.is_some().then(|| (None, self.dimension(), leaves(None)));
+        let common = borrower.is_some().then(|| (None, leaves(None)));
         let open = self.slot_shares().iter().filter(|share| !share.is_closed && Some(&share.name) != borrower);
-        common.into_iter().chain(open.map(|share| (Some(&share.name), &share.row, leaves(Some(share))))).collect()
+        common.into_iter().chain(open.map(|share| (Some(share), leaves(Some(share))))).collect()
     }
 
     /// What borrowers leave in the row of a share, or in the common line: those for background work leave one call more.

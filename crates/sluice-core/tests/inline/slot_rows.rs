@@ -144,7 +144,7 @@ fn run(splits: [Split; 3], steps: Vec<Step>) {
                     continue;
                 }
                 let row = held.swap_remove(which % held.len());
-                let bucket = table.bucket(&row).expect("a row with a slot in use is not removed");
+                let Some(bucket) = table.bucket(&row) else { panic!("a row with a slot in use is removed") };
                 let capacity = sluice_core::Exact::new(bucket.limit().capacity());
                 let back = give_back(bucket.dimension().to_string(), &capacity, Amount::from_tokens(1));
                 assert!(table.apply(&[Write::Update(back)]), "there is always room for what was taken");
@@ -154,7 +154,7 @@ fn run(splits: [Split; 3], steps: Vec<Step>) {
     }
     // When all calls have ended, one operator comes to its end, whatever the other left behind.
     for row in held {
-        let bucket = table.bucket(&row).expect("a row with a slot in use is not removed");
+        let Some(bucket) = table.bucket(&row) else { panic!("a row with a slot in use is removed") };
         let capacity = sluice_core::Exact::new(bucket.limit().capacity());
         assert!(table.apply(&[Write::Update(give_back(row.to_string(), &capacity, Amount::from_tokens(1)))]));
     }

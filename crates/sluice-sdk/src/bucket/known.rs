@@ -37,6 +37,8 @@ pub(crate) struct Known {
     pub(crate) dimension: Dimension,
     /// The share that the bucket is seen from. A bucket that does not have it is seen from its common line.
     pub(crate) share: Option<ShareName>,
+    /// The concurrency bucket and its share that this is the row of, once that is known.
+    share_of: OnceLock<(Dimension, ShareName)>,
     reading: Mutex<Option<BucketReading>>,
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
@@ -104,6 +106,7 @@ impl Known {
         Self {
             dimension,
             share,
+            share_of: OnceLock::new(),
             reading: Mutex::default(),
             presence: Presence::default(),
             is_marked: AtomicBool::new(false),
@@ -115,6 +118,21 @@ impl Known {
             label: BucketLabel::new(named),
             meters: Meters::default(),
         }
+    }
+
+    /// Notes that this is the row of a share of a concurrency bucket.
+    pub(crate) fn is_row_of(&self, bucket: &Dimension, share: &ShareName) {
+        self.share_of.get_or_init(|| (bucket.clone(), share.clone()));
+    }
+
+    /// The concurrency bucket and the share whose row this is.
+    pub(crate) fn share_of(&self) -> Option<&(Dimension, ShareName)> {
+        self.share_of.get()
+    }
+
+    /// The bucket as callers name it: they name no rows of shares.
+    pub(crate) fn asked(&self) -> &Dimension {
+        self.share_of().map_or(&self.dimension, |(bucket, _)| bucket)
     }
 
     /// The limit of the bucket, as far as it is known.

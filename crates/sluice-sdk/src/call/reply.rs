@@ -29,7 +29,7 @@ impl Grant {
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
         let held = self.parts().iter().filter(|part| part.is_of_table()).map(HeldPart::of).collect();
-        let vendor = self.parts().first().map(|part| part.entry.dimension.clone());
+        let vendor = self.parts().first().map(|part| part.entry.asked().clone());
         let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await;
         // An error of one does not keep the others from being settled.
         let mut settled = Ok(());

@@ -21,7 +21,6 @@ use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
 use crate::lane::settle;
 use crate::lane::settle::SettleError;
-use crate::lane::slot_lines;
 use crate::telemetry::span;
 use crate::vendor::observe::{Mark, Observed};
 use crate::vendor::rate_limited::{Decision, Reply};
@@ -345,8 +344,8 @@ impl SlotBuilder {
             inner: Arc::clone(inner),
             asked,
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
-            slots: slots_of(inner, &grant),
-            counts_in: concurrency_of(inner, &grant),
+            slots: slots_of(&grant),
+            counts_in: concurrency_of(&grant),
             let_through: grant.parts().iter().filter(|part| part.is_let_through()).cloned().collect(),
             call: Mutex::new(Some(CallState::default())),
         });
@@ -402,20 +401,20 @@ impl<T, E> Ran<T, E> {
     }
 }
 
-fn slots_of(inner: &Inner, grant: &Grant) -> Vec<Dimension> {
+fn slots_of(grant: &Grant) -> Vec<Dimension> {
     let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
-    slots.map(|part| slot_lines::whole_name(inner, &part.entry)).collect()
+    slots.map(|part| part.entry.asked().clone()).collect()
 }
 
 /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without one.
-fn concurrency_of(inner: &Inner, grant: &Grant) -> Vec<Dimension> {
+fn concurrency_of(grant: &Grant) -> Vec<Dimension> {
     let is_concurrent = |part: &&Part| match part.hold {
         Hold::Slots(_) | Hold::Inline(_) => true,
         Hold::LetThrough { .. } => part.entry.limit().is_some_and(|limit| limit.is_concurrent()),
         _ => false,
     };
     let slots = grant.parts().iter().filter(is_concurrent);
-    slots.map(|part| slot_lines::whole_name(inner, &part.entry)).collect()
+    slots.map(|part| part.entry.asked().clone()).collect()
 }
 
 async fn timed_out(deadline: Option<Instant>) {

@@ -8,11 +8,9 @@ use sluice_table::StoreError;
 
 use crate::api::error::AcquireError;
 use crate::api::no_ticket::NoTicket;
-use crate::api::refusal::{RetryIn, RetryReason, contended};
+use crate::api::refusal::contended;
 use crate::api::request::{Ask, Payer, cost_in};
-use crate::config::Leases;
 use crate::lane::answer_by::AnswerBy;
-use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::fallback::charge;
 use crate::lane::inner::Inner;
@@ -21,7 +19,7 @@ use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::{Want, want, wants_waiting};
-use crate::lane::{per_bucket, rows, shadow, slot_lines};
+use crate::lane::{shadow, slot_lines};
 use crate::telemetry;
 
 /// An attempt, boxed. Its future is nested more deeply than the compiler accepts in a caller's own future,
@@ -49,8 +47,8 @@ pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option
     let answer = take_known(inner, Arc::clone(&entry), cost, terms).await;
     match &answer {
         Err(error) if slot_lines::is_share_gone(inner, error).await => {
-            let entry = match entry.dimension.whole_and_share() {
-                Some((whole, share)) => inner.entry_of(&whole, Some(&share)),
+            let entry = match entry.share_of() {
+                Some((bucket, share)) => inner.entry_of(bucket, Some(share)),
                 None => entry,
             };
             take_known(inner, entry, cost, terms).await
@@ -159,6 +157,12 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
         Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Taken::Refused(
             asks().first().map_or_else(|| unreachable!("no request is empty"), |ask| contended(&ask.dimension)),
         )),
+        Ok(Taken::Refused(mut retry)) => {
+            if let Some(asked) = slot_lines::asked(inner, &retry.dimension) {
+                retry.dimension = asked;
+            }
+            Ok(Taken::Refused(retry))
+        }
         other => other,
     };
     match &answer {
@@ -186,42 +190,4 @@ fn note_local_answer(inner: &Inner, error: &StoreError) {
     } else {
         tracing::debug!(event = "acquire.unavailable", table, %error, answered);
     }
-}
-
-/// Takes what is wanted, each part from its own line.
-pub(super) async fn take_own(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
-    let in_one = match inner.config.leases {
-        Leases::All => true,
-        Leases::Inline => false,
-        _ => wants.iter().any(|want| want.concurrent),
-    };
-    if let ([want], Leases::Concurrent) = (wants, inner.config.leases)
-        && want.concurrent
-        && want.entry.limit().is_some_and(|limit| limit.fits_inline())
-    {
-        return take_slot(inner, wants, terms).await;
-    }
-    if in_one { rows::take(inner, wants, terms).await } else { per_bucket::take(inner, wants, terms).await }
-}
-
-/// Takes a slot with a lease row, unless others take slots of the bucket or wait for them: then with an inline
-/// lease. Two transactions on one row collide, and plain updates do not.
-async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
-    let entry = &wants[0].entry;
-    let terms = Terms { came: entry.extensions.of::<Contended>().comes(), ..terms };
-    let is_crowded = entry.reading().is_some_and(|reading| reading.bucket.is_waited_for(inner.now()))
-        || entry.extensions.of::<Contended>().is_now()
-        || entry.inline.get().is_some_and(|lane| !lane.is_idle());
-    if !is_crowded {
-        match rows::take(inner, wants, Terms { moves_on: true, ..terms }).await {
-            Ok(Taken::Refused(retry)) if moves_on(&retry, terms) => {}
-            answer => return answer,
-        }
-    }
-    per_bucket::take(inner, wants, terms).await
-}
-
-/// Whether a caller that a lane of lease rows refused asks again with an inline lease.
-fn moves_on(retry: &RetryIn, terms: Terms) -> bool {
-    retry.reason == RetryReason::Contended || terms.stays_until().is_some() && !terms.patience().is_zero()
 }

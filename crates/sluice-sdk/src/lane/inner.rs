@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use sluice_core::{Bucket, COMMON, Dimension, RatePlanner, ShareName, Timestamp};
+use sluice_core::{Bucket, COMMON, Dimension, RatePlanner, ShareName, SlotShare, Timestamp};
 use sluice_table::{Store, StoreError};
 
 use crate::api::refusal::RetryIn;
@@ -115,12 +115,19 @@ impl Inner {
             return None;
         }
         if let Some(share) = bucket.slot_share(share) {
-            return Some(self.cache.entry(&share.row, None, || self.now()));
+            return Some(self.row_of(&bucket, share));
         }
         if bucket.has_shares() || !bucket.slot_shares().is_empty() {
             common.extensions.of::<UnknownShares>().report(bucket.dimension(), share);
         }
         Some(common)
+    }
+
+    /// The row of a share of a concurrency bucket.
+    pub(crate) fn row_of(&self, bucket: &Bucket, share: &SlotShare) -> Arc<Entry> {
+        let entry = self.cache.entry(&share.row, None, || self.now());
+        entry.is_row_of(bucket.dimension(), &share.name);
+        entry
     }
 
     /// The bucket as the share sees it that pays for this ask.

@@ -13,15 +13,14 @@ use tokio::time::sleep;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::RetryReason;
-use crate::lane::attempt;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::lending;
 use crate::lane::reading::{known, known_since, refresh};
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
+use crate::lane::{lending, own_line};
 use crate::telemetry;
 
 /// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer than this,
@@ -39,21 +38,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common line).
 type Line = (Arc<Entry>, Option<ShareName>);
 
-/// The line of a concurrency bucket with shares; `None` for any other bucket. The names of shares' rows are made of
-/// the bucket's, and only the bucket's row tells whether a name is one.
+/// The line of a concurrency bucket with shares; `None` for any other bucket.
 fn line_of(inner: &Inner, entry: &Arc<Entry>) -> Option<Line> {
-    if entry.reading().is_some_and(|reading| !reading.bucket.slot_shares().is_empty()) {
-        return Some((Arc::clone(entry), None));
+    if let Some((bucket, share)) = entry.share_of() {
+        return Some((inner.entry_of(bucket, None), Some(share.clone())));
     }
-    let (whole, share) = entry.dimension.whole_and_share()?;
-    let common = inner.cache.get(whole.as_str(), None)?;
-    let is_one = common.reading()?.bucket.slot_shares().iter().any(|one| one.name == share);
-    is_one.then_some((common, Some(share)))
+    let is_common = entry.reading().is_some_and(|reading| !reading.bucket.slot_shares().is_empty());
+    is_common.then(|| (Arc::clone(entry), None))
 }
 
-/// The name of the whole bucket, for an entry that may be the row of one of its shares.
-pub(crate) fn whole_name(inner: &Inner, entry: &Arc<Entry>) -> Dimension {
-    whole(inner, entry).dimension.clone()
+/// The name that callers gave, for the name of a row that refused them.
+pub(super) fn asked(inner: &Inner, row: &Dimension) -> Option<Dimension> {
+    row.whole_and_share()?;
+    let entry = inner.cache.get(row.as_str(), None)?;
+    entry.share_of().map(|(bucket, _)| bucket.clone())
 }
 
 /// The entry of the whole bucket: that of its own row, for the row of one of its shares.
@@ -72,7 +70,7 @@ pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<
         None => inner.entry_of(&entry.dimension, None),
     };
     let bucket = known(inner, &common).await?.bucket;
-    let shares = bucket.slot_shares().iter().map(|share| inner.entry_of(&share.row, None));
+    let shares = bucket.slot_shares().iter().map(|share| inner.row_of(&bucket, share));
     let all = std::iter::once(Arc::clone(&common)).chain(shares);
     Ok(all.filter(|row| row.dimension != entry.dimension).collect())
 }
@@ -81,20 +79,22 @@ pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<
 /// again, and finds the common line.
 pub(super) async fn is_share_gone(inner: &Inner, error: &AcquireError) -> bool {
     let AcquireError::UnknownDimension { dimension, .. } = error else { return false };
-    let Some((whole, share)) = dimension.whole_and_share() else { return false };
-    let Some(common) = inner.cache.get(whole.as_str(), None) else { return false };
+    let Some(row) = dimension.whole_and_share().and_then(|_| inner.cache.get(dimension.as_str(), None)) else {
+        return false;
+    };
+    let Some((common, Some(share))) = line_of(inner, &row) else { return false };
     refresh(inner, &common).await.is_ok_and(|reading| reading.bucket.slot_share(share.as_str()).is_none())
 }
 
 /// Takes what is wanted, of which slots may be borrowed.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     if !wants.iter().any(|want| want.concurrent && line_of(inner, &want.entry).is_some()) {
-        return attempt::take_own(inner, wants, terms).await;
+        return own_line::take(inner, wants, terms).await;
     }
     let wants = &at_open_lines(inner, wants).await;
     match terms.stays_until() {
         None => {
-            let answer = attempt::take_own(inner, wants, terms).await;
+            let answer = own_line::take(inner, wants, terms).await;
             match lacking(inner, wants, &answer) {
                 Some(at) => borrow(inner, wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent))),
                 None => answer,
@@ -103,7 +103,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
         // The wait in its own line ends at the caller's deadline.
         Some(_) => tokio::select! {
             biased;
-            answer = attempt::take_own(inner, wants, terms) => answer,
+            answer = own_line::take(inner, wants, terms) => answer,
             lent = borrow_when_lent(inner, wants, terms) => Ok(Taken::Granted(lent)),
         },
     }
@@ -157,11 +157,12 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
     let (common, share) = line_of(inner, &want.entry)?;
     let names = common.reading()?.bucket;
     let mut lenders = Vec::new();
-    for (lender, row, leaves) in names.slot_lenders(share.as_ref()) {
+    for (lender, leaves) in names.slot_lenders(share.as_ref()) {
+        let entry = lender.map_or_else(|| Arc::clone(&common), |share| inner.row_of(&names, share));
+        let lender = lender.map(|share| &share.name);
         if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
             continue;
         }
-        let entry = inner.entry_of(row, None);
         let Ok(reading) = known_since(inner, &entry, LOOK_EVERY).await else { continue };
         if let Some(room) = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount()) {
             lenders.push((room, lender, Want { entry, leaves, ..want.clone() }));
@@ -172,7 +173,7 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
     for (_, lender, borrowed) in lenders {
         let from: Vec<Want> =
             wants.iter().enumerate().map(|(n, own)| if n == at { &borrowed } else { own }).cloned().collect();
-        match attempt::take_own(inner, &from, at_once).await {
+        match own_line::take(inner, &from, at_once).await {
             Ok(Taken::Granted(lent)) => {
                 lending::has_lent(&want.entry.extensions, lender);
                 telemetry::borrowed(common.label(), share.as_ref(), lender);

@@ -152,7 +152,7 @@ impl Client {
         headers: &impl Headers,
         grant: Option<&Grant>,
     ) -> Result<Observed, AcquireError> {
-        let of_dimension = |part: &&Part| part.entry.dimension.as_str() == dimension;
+        let of_dimension = |part: &&Part| part.entry.asked().as_str() == dimension;
         let part = grant.and_then(|grant| grant.parts().iter().find(of_dimension));
         if part.is_none() && grant.is_some_and(|grant| grant.basis() == Basis::Table) {
             return Err(RequestError::NotHeld(dimension.to_owned()).into());

@@ -72,7 +72,7 @@ impl HeldPart {
         let cost = matches!(part.hold, Hold::Tokens { .. } | Hold::LetThrough { .. }).then_some(part.cost);
         let in_cool_down = matches!(part.hold, Hold::LetThrough { in_cool_down: true });
         let share = part.payer().share.clone();
-        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost, share, in_cool_down }
+        Self { dimension: part.entry.asked().clone(), mark: Mark::of(part), cost, share, in_cool_down }
     }
 
     /// Tokens that a slot holds.

@@ -67,10 +67,17 @@ async fn a_product_takes_its_own_slots_and_borrows_down_to_what_is_never_lent() 
         let world = shared(kind).await;
         assert_eq!(free(&world).await, ["3", "2", "5"]);
         let search = world.client_with(|settings| settings.share(name("search")));
+        let own = take(&search, CONCURRENT).await;
+        assert_eq!((own.paid_from(CONCURRENT), own.cost(CONCURRENT)), (Some("search"), Some(Amount::from_tokens(1))));
+        assert_eq!(own.dimensions().collect::<Vec<_>>(), [&dimension(CONCURRENT)], "as it was asked for");
+        own.release().await.unwrap();
         let held = take_all(&search, &CONCURRENT.into()).await;
         // Of three others keep one, of two one.
         assert_eq!((held.len(), free(&world).await), (8, ["1", "1", "0"].map(String::from)), "{kind:?}");
-        assert_eq!(refusal(&search, CONCURRENT).await.reason(), RetryReason::NoFreeSlot);
+        let lent: Vec<_> = held.iter().filter_map(|grant| grant.paid_from(CONCURRENT)).collect();
+        assert_eq!((lent.iter().filter(|line| **line == "common").count(), lent.len()), (2, 8), "{lent:?}");
+        let retry = refusal(&search, CONCURRENT).await;
+        assert_eq!((retry.reason(), retry.dimension()), (RetryReason::NoFreeSlot, &dimension(CONCURRENT)));
         let own = take(&world.client(), of("batch")).await;
         give_back(vec![own]).await;
         give_back(held).await;
@@ -304,4 +311,40 @@ async fn a_bucket_without_shares_costs_no_request_more() {
     take(&client, CONCURRENT).await.release().await.unwrap();
     let requests = |operation| world.dynamo.meter().of(operation).requests;
     assert_eq!((requests(Operation::TransactWriteItems), world.dynamo.meter().total().requests), (2, 2));
+}
+
+/// Two products that always want more than there is: each has what it was promised, and no slot is idle for long.
+#[tokio::test(start_paused = true)]
+async fn a_noisy_product_takes_nothing_that_another_asks_for() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await.distant();
+        let search = world.client_with(|settings| settings.share(name("search")));
+        let (noisy, other) = (world.client(), world.client());
+        let ends = Instant::now() + Duration::from_secs(20);
+        let hold = Duration::from_millis(200);
+        // Slots times seconds.
+        let caller = |client: Client| async move {
+            let mut held = Duration::ZERO;
+            while Instant::now() < ends {
+                let slot = client.slot(CONCURRENT).max_wait(Duration::from_secs(60));
+                slot.run(async |_| Ok::<_, LimitError>(sleep(hold).await)).await.unwrap();
+                held += hold;
+            }
+            held.as_secs_f64()
+        };
+        let crowd = |client: &Client, callers: usize| {
+            let all: Vec<_> = (0..callers).map(|_| tokio::spawn(caller(client.clone()))).collect();
+            async move {
+                let mut sum = 0.0;
+                for one in all {
+                    sum += one.await.unwrap();
+                }
+                sum / 20.0
+            }
+        };
+        let (of_noisy, of_other, of_search) = (crowd(&noisy, 20), crowd(&other, 20), crowd(&search, 6));
+        let (noisy, other, search) = tokio::join!(of_noisy, of_other, of_search);
+        assert!(search > 4.8, "{kind:?}: {search} of its 5");
+        assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
+    }
 }

@@ -131,7 +131,7 @@ impl SlotBuilder {
     ) -> Result<GrantedStream<S>, E> {
         let mut grant = self.grant().await?;
         grant.renew_until(i64::MAX);
-        let (inner, slots) = (Arc::clone(grant.inner()), concurrency_of(grant.inner(), &grant));
+        let (inner, slots) = (Arc::clone(grant.inner()), concurrency_of(&grant));
         match nested::within(&inner, &slots, open(&mut grant)).await {
             Ok(reply) => Ok(grant.stream(reply)),
             Err(error) => {
