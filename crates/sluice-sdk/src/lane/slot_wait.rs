@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp, catch_up, draw, drawn, is_mark_old,
-    mark_waiting,
+    Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp, WAIT_MARK, catch_up, draw, drawn,
+    is_mark_old, mark_waiting,
 };
-use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written};
+use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written, random_up_to};
 
 use crate::api::refusal::{RetryIn, RetryReason, refused};
 use crate::lane::entry::Entry;
@@ -124,7 +124,9 @@ pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket
             }
         });
     }
-    if is_mark_old(bucket.waited_until(), now) && turns.begin_to_mark() {
+    // Not all processes at once: most would find that another has marked it.
+    let later = Duration::from_micros(random_up_to(u64::try_from((WAIT_MARK / 4).as_micros()).unwrap_or(0)));
+    if is_mark_old(bucket.waited_until(), now.before(later)) && turns.begin_to_mark() {
         let (of, entry, underway) = (Arc::clone(inner), Arc::clone(entry), Underway::mark(&turns));
         inner.background.spawn(&runtime, async move {
             let _underway = underway;

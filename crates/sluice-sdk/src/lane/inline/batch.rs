@@ -48,6 +48,8 @@ struct InlineDraft {
     releases: Vec<usize>,
     /// Whether a caller that waits is left out because it is not its turn, and all takes behind it.
     is_cut: bool,
+    /// Whether a take passes over numbers of other processes.
+    passes_over: bool,
     at: Timestamp,
 }
 
@@ -94,6 +96,10 @@ impl round::Batch for InlineBatch<'_> {
         let now = self.inner.time().await?;
         self.answer_held(&reading.bucket, now);
         let draft = self.plan(&reading.bucket, now);
+        if draft.passes_over && !has_read {
+            // Slots that nobody takes were free for a while by an earlier look. By now somebody has them, most likely.
+            return refresh(self.inner, self.entry).await.map(|_| Step::Read);
+        }
         let began = Instant::now();
         let Some(update) = &draft.plan.update else {
             let is_refused =
@@ -195,7 +201,9 @@ impl InlineBatch<'_> {
             wanted.truncate(first + 1);
             plan = planner.plan(&wanted, &released, now);
         }
-        InlineDraft { plan, takes: of, releases, is_cut, at: now }
+        let taken = wanted.iter().zip(&plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
+        let passes_over = taken.into_iter().any(|(take, _)| take.serves.passes_over);
+        InlineDraft { plan, takes: of, releases, is_cut, passes_over, at: now }
     }
 
     /// Answers the callers as the plan says. If the plan has a write, that write has been applied. A grant
