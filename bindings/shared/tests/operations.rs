@@ -91,7 +91,7 @@ async fn what_cannot_be_used_is_told_with_its_name() {
         (
             "ops.applyLimit",
             json!({ "dimension": SLOTS, "limit": { "type": "concurrent", "capacity": 1 }, "shares": { "search": 0.5 } }),
-            "no shares",
+            "the share search holds 0",
         ),
         ("ops.applyLimit", json!({ "dimension": "no name", "limit": { "type": "tokens", "capacity": 1 } }), "no name"),
     ] {

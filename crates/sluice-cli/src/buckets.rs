@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sluice_ops::Applied;
+use sluice_ops::{Applied, LimitsError};
 use sluice_sdk::Client;
 use sluice_sdk::core::schema::PROTOCOL_VERSION;
 use sluice_sdk::core::{Change, Dimension, Limit, OnLowerLimit, ShareLimit, Split, Timestamp};
@@ -85,12 +85,21 @@ pub(crate) async fn run(options: Options) -> Ended {
             if create_table {
                 self::create_table(&client).await?;
             }
-            let changes =
-                if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
+            let (changes, held) = match dry_run {
+                true => (compare(&client, &declared).await?, Vec::new()),
+                false => apply_all(&client, &declared).await?,
+            };
             if let Some(protocol) = protocol {
                 require(&client, &declared, protocol).await?;
             }
-            if json { output::json(&changes)? } else { print_changes(&changes) }
+            if json {
+                output::json(&changes)?
+            } else {
+                print_changes(&changes)
+            }
+            if !held.is_empty() {
+                return Err(Failure::new(held.join("\n")));
+            }
         }
         Action::Init(options) => init::run(&options)?,
         Action::List { json } => show::list(&client().await?, json).await?,
@@ -130,8 +139,9 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
 
 #[cfg(feature = "lab")]
 pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(), Failure> {
-    print_changes(&apply_all(client, declared).await?);
-    Ok(())
+    let (changes, held) = apply_all(client, declared).await?;
+    print_changes(&changes);
+    if held.is_empty() { Ok(()) } else { Err(Failure::new(held.join("\n"))) }
 }
 
 #[derive(Debug, Serialize)]
@@ -191,11 +201,8 @@ impl ShareLine {
         let floor = floor.as_ref().map(|floor| format!(", floor {}", short(floor))).unwrap_or_default();
         let background = if *background { ", background" } else { "" };
         // Slots come back by release.
-        let rate = if short(refill_rate) == "0" {
-            " at once".to_owned()
-        } else {
-            format!(", {} a second", short(refill_rate))
-        };
+        let rate =
+            if **refill_rate == *"0" { " at once".to_owned() } else { format!(", {} a second", short(refill_rate)) };
         format!("{share}: {}{rate}{floor}{background}", short(capacity))
     }
 }
@@ -234,19 +241,27 @@ impl LimitLine {
     }
 }
 
-async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
+/// What changed, and of which buckets shares wait for slots that calls hold.
+async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<(Vec<ChangeLine>, Vec<String>), Failure> {
     // Compares every bucket first: one that cannot be applied is found before anything is.
     compare(client, declared).await?;
-    let mut changes = Vec::new();
+    let (mut changes, mut held) = (Vec::new(), Vec::new());
     for (dimension, split) in &declared.limits {
-        let applied =
-            client.ops().apply_split(dimension, split).await.map_err(|error| declared.at(dimension, error))?;
+        let applied = match client.ops().apply_split(dimension, split).await {
+            Ok(applied) => applied,
+            // Nothing is wrong with the rest of the file.
+            Err(error @ LimitsError::SlotsHeld { .. }) => {
+                held.push(declared.at(dimension, error).to_string());
+                continue;
+            }
+            Err(error) => return Err(declared.at(dimension, error)),
+        };
         let then = declared.on_lower_limit(dimension);
         let adopts =
             client.ops().on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
         changes.push(change(dimension, split, &applied, adopts.then_some(then)));
     }
-    Ok(changes)
+    Ok((changes, held))
 }
 
 /// What would change. Every bucket that cannot be applied is in the error.
@@ -262,7 +277,11 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
         let adopts = bucket.as_ref().map_or(then != OnLowerLimit::Report, |bucket| !bucket.is_set_to(then));
         let applied = match bucket {
             None => Applied::Created,
-            Some(bucket) if bucket.is_split_as(split) => Applied::Unchanged,
+            Some(bucket)
+                if client.ops().has_split(&bucket, split).await.map_err(|error| declared.at(dimension, error))? =>
+            {
+                Applied::Unchanged
+            }
             Some(bucket) => {
                 if let Err(error) = Change::split(&bucket, split, Timestamp::default()) {
                     faults.push(declared.at(dimension, error).to_string());

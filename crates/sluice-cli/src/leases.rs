@@ -43,7 +43,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let now = client.now();
     for LeaseRow { key, lease, is_inline, .. } in rows {
         match lease {
-            Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push((lease, is_inline)),
+            Ok(lease) if only.as_ref().is_none_or(|only| is_of(&lease, only)) => leases.push((lease, is_inline)),
             Ok(_) => {}
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
@@ -85,4 +85,10 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     output::print_unreadable(&faults);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the lease is of this bucket, or of the row of one of its shares.
+fn is_of(lease: &Lease, bucket: &Dimension) -> bool {
+    let whole = || lease.dimension().whole_and_share().map(|(whole, _)| whole);
+    lease.dimension() == bucket || whole().as_ref() == Some(bucket)
 }

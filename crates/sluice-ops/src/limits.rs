@@ -3,7 +3,7 @@
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
     Amount, AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
-    OnLowerLimit, Operand, RatePlanner, Row, RowError, Split, Timestamp, on_lower_limit,
+    OnLowerLimit, Operand, RatePlanner, Row, RowError, ShareName, Split, Timestamp, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
@@ -129,6 +129,30 @@ pub enum LimitsError {
         /// The slots that are still to move.
         held: Amount,
     },
+    /// A share is to have a row that another bucket has.
+    #[error(
+        "{dimension}: its share {share} is to have the row {row}, and another bucket has this name: give the share another \
+         name, or remove that bucket"
+    )]
+    NameTaken {
+        /// The dimension.
+        dimension: Dimension,
+        /// The share.
+        share: ShareName,
+        /// The row.
+        row: Dimension,
+    },
+    /// A limit for a row that has the slots of a share.
+    #[error(
+        "{0} is the row of a share, whose slots are a part of its bucket's: change `[bucket.shares]` of that bucket instead"
+    )]
+    RowOfShare(Dimension),
+    /// A change of shares has not come to its end.
+    #[error(
+        "{0}: a change of its shares is under way, and its parts are not known before that is done; apply the file of \
+         limits again"
+    )]
+    SharesChange(Dimension),
     /// The row changed in every try.
     #[error("the row of {0} changed during every try; nothing was applied: try again")]
     Contended(Dimension),
@@ -210,14 +234,18 @@ impl Ops {
 
     /// Gives `dimension` this limit: creates the bucket, full, or changes the limit and keeps the level. An
     /// anchor in the future is moved back, as far as this process knows the time. Doubts about the limit
-    /// ([`Limit::warning`]) are logged, as event `limit.doubtful`. Takes at most four requests (4.2 s each),
-    /// five if DynamoDB's time is not known. The shares of the bucket stay, in proportion
+    /// ([`Limit::warning`]) are logged, as event `limit.doubtful`. Takes at most five requests (4.2 s each),
+    /// six if DynamoDB's time is not known. The shares of the bucket stay, in proportion
     /// ([`apply_split`](Self::apply_split) sets them).
     ///
     /// # Errors
     /// [`LimitsError`] for a change between rate and concurrency, a limit that is too large for inline
     /// leases, a row that cannot be read, or a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
+        let bucket = if limit.is_concurrent() { self.bucket(dimension).await? } else { None };
+        if bucket.is_some_and(|bucket| bucket.slot_shares().iter().any(|share| share.is_closed)) {
+            return Err(LimitsError::SharesChange(dimension.clone()));
+        }
         self.apply(dimension, limit, |bucket| bucket.split().scaled_to(*limit)).await
     }
 
@@ -253,6 +281,7 @@ impl Ops {
         let invalid = |source| LimitsError::Limit { dimension: dimension.clone(), source };
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         if limit.is_concurrent() {
+            self.check_no_share(dimension).await?;
             let has_shares = known.as_ref().is_some_and(|bucket| !bucket.slot_shares().is_empty());
             let new = || Bucket::full(dimension.clone(), *limit, Timestamp::default());
             let to = wanted(&known.clone().unwrap_or_else(new)).map_err(invalid)?;
@@ -274,6 +303,10 @@ impl Ops {
                 }
                 continue;
             };
+            if !bucket.slot_shares().is_empty() {
+                // Another operator has declared them since the first reading.
+                return self.apply_slot_shares(dimension, &wanted(&bucket).map_err(invalid)?).await;
+            }
             let (from, now) = (bucket.split(), store.time().await?);
             let lines = bucket.every_line();
             let repair = |line| RatePlanner::at(line, now, || store.clock().future_anchor()).repair(now);
@@ -357,12 +390,17 @@ impl Ops {
     /// # Errors
     /// [`StoreError`] if the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
-        if let Ok(Some(bucket)) = self.bucket(dimension).await {
-            for share in bucket.slot_shares() {
-                self.remove_row(&share.row).await?;
-            }
+        let shares = match self.bucket(dimension).await {
+            Ok(bucket) => bucket.map(|bucket| bucket.slot_shares().to_vec()).unwrap_or_default(),
+            Err(BucketError::Store(error)) => return Err(error),
+            // Then its shares are not known either.
+            Err(_) => Vec::new(),
+        };
+        let is_removed = self.remove_row(dimension).await?;
+        for share in shares {
+            self.remove_row(&share.row).await?;
         }
-        self.remove_row(dimension).await
+        Ok(is_removed)
     }
 
     async fn remove_row(&self, dimension: &Dimension) -> Result<bool, StoreError> {

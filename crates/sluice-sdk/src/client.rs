@@ -13,6 +13,7 @@ use crate::config::mode::Mode;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
+use crate::lane::slot_lines;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; clones share what they know of buckets.
 ///
@@ -102,7 +103,11 @@ impl Client {
             Some(entry) => entry,
             None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
         };
-        match known(inner, &entry).await {
+        let reading = match slot_lines::of_share(inner, entry).await {
+            Ok(entry) => known(inner, &entry).await,
+            Err(error) => Err(error),
+        };
+        match reading {
             Ok(reading) => Ok(Some(*reading.bucket.limit())),
             Err(AcquireError::UnknownDimension { .. }) => Ok(None),
             Err(error) => Err(error),

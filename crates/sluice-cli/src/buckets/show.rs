@@ -215,10 +215,11 @@ impl ShareLevel {
     fn describe(&self, width: usize) -> String {
         let Self { share, level, capacity, refill_rate, lends_above, background, is_changing } = self;
         let background = if *background { ", background" } else { "" };
-        let changing = if *is_changing { "; not in use yet, or no more: apply the limits file again" } else { "" };
+        let changing =
+            if *is_changing { "; closed: its row is being made or emptied, apply the limits file again" } else { "" };
         // Slots come back by release.
         let rate =
-            if short(refill_rate) == "0" { " free".to_owned() } else { format!(", {} a second", short(refill_rate)) };
+            if **refill_rate == *"0" { " free".to_owned() } else { format!(", {} a second", short(refill_rate)) };
         let (level, capacity, lends_above) = (short(level), short(capacity), short(lends_above));
         format!("{share:<width$} {level} of {capacity}{rate}, lends above {lends_above}{background}{changing}")
     }

@@ -45,7 +45,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
 }
 
 fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
-    let limit = &bucket.whole_limit();
+    let limit = &bucket.limit_at_vendor();
     let reported = bucket.vendor_limit()?;
     limit.lowered_to(reported.limit, reported.window)?;
     let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
@@ -61,6 +61,8 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
         }
     };
     let todo = match bucket.adopts_limit() {
+        // Shares of slots and adoption exclude each other.
+        _ if !bucket.slot_shares().is_empty() => "lower the limit in the file of buckets, and apply the file",
         true => {
             "if the vendor's limit is right, lower the limit and adopt_at_least in the file of buckets, and apply it"
         }

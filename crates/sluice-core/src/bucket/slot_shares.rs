@@ -119,10 +119,11 @@ impl Bucket {
         borrowers_leave(floor, call, borrower_is_background, lender.is_some_and(|share| share.is_background))
     }
 
-    /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own.
+    /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own. While shares of slots
+    /// change, it may be less.
     #[must_use]
     pub fn limit_at_vendor(&self) -> Limit {
-        self.slot_shares().iter().fold(self.whole_limit(), |sum, share| {
+        self.slot_shares().iter().filter(|share| !share.is_closed).fold(self.whole_limit(), |sum, share| {
             let of_share = self.limit().of_line(share.capacity, self.limit().refill_rate());
             of_share.map_or(sum, |limit| sum.with(&limit))
         })

@@ -5,7 +5,9 @@ use core::time::Duration;
 
 use crate::bucket::Bucket;
 use crate::limit::{InvalidLimit, Limit, LimitType};
-use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
+use crate::schema::{
+    CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, SHARES, TOKENS, VERSION,
+};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -44,6 +46,17 @@ static RESIZE: Statement = Statement::fixed(
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
 
+/// The same of a row that names no shares.
+///
+/// Interleaving that the condition stops besides: an operator has declared shares since the reading, and the row would
+/// get slots that a share has.
+static RESIZE_ALONE: Statement = Statement::fixed(
+    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND attribute_not_exists(#shares)",
+    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
+);
+
 /// A change of a bucket's limits that keeps its level.
 pub struct Change;
 
@@ -65,7 +78,7 @@ impl Change {
     fn resize(bucket: &Bucket, to: &Limit) -> Update {
         Update {
             key: bucket.key(),
-            statement: Cow::Borrowed(&RESIZE),
+            statement: Cow::Borrowed(if bucket.slot_shares().is_empty() { &RESIZE_ALONE } else { &RESIZE }),
             values: alloc::vec![
                 (":step", Operand::number(to.capacity().minus(bucket.limit().capacity()))),
                 (":capacity", Operand::number(to.capacity())),

@@ -54,8 +54,9 @@ pub struct InlineTake {
     pub ends: Timestamp,
     /// What the grant does to the order of those that wait.
     pub serves: Serves,
-    /// Slots that stay free after the take: zero, but for a caller that borrows of another share.
-    pub leaves: Amount,
+    /// For a caller that borrows of another share: the slots that stay free after the take. It takes none while callers
+    /// of that share wait.
+    pub leaves: Option<Amount>,
 }
 
 /// How a grant moves the count of the numbers that were served: see [`draw`](crate::draw).

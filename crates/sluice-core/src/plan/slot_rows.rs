@@ -27,10 +27,10 @@ use crate::bucket::slot_shares::SlotShare;
 use crate::dimension::Dimension;
 use crate::limit::Limit;
 use crate::limit::LimitType;
-use crate::limit::split::{ShareLimit, Split};
+use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
 use crate::schema::{
-    CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, SHARES,
-    TOKENS, VERSION,
+    BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED,
+    LINE_FLOOR, SHARES, TOKENS, VERSION,
 };
 use crate::share::ShareName;
 use crate::statement::{Delete, Operand, Statement, Update, Write};
@@ -159,9 +159,13 @@ impl SlotRows {
     #[must_use]
     pub fn next(&self, to: &Split, now: Timestamp) -> SlotStep {
         let found = |row: &Dimension| self.shares.iter().flatten().any(|bucket| bucket.dimension() == row);
-        let before = opened_only_if(self.common.slot_shares(), to, &self.common);
+        let before = names_while_changing(self.common.slot_shares(), to, &self.common);
         let stays = before.iter().filter(|share| !share.is_closed || is_wanted(share, to) || found(&share.row));
         let before: Vec<SlotShare> = stays.cloned().collect();
+        if before.len() > 2 * MOST_SHARES {
+            // The rows of shares that go are still in use, and a row with more names could not be read.
+            return SlotStep::Wait(to.whole().cost_per_call().amount());
+        }
         if before != self.common.slot_shares() && before.iter().any(|share| share.is_closed) {
             return SlotStep::Write(self.name(&before));
         }
@@ -229,7 +233,7 @@ fn is_wanted(share: &SlotShare, to: &Split) -> bool {
 }
 
 /// The names while the rows change: what is open and wanted stays open; all else is closed.
-fn opened_only_if(named_now: &[SlotShare], to: &Split, common: &Bucket) -> Vec<SlotShare> {
+fn names_while_changing(named_now: &[SlotShare], to: &Split, common: &Bucket) -> Vec<SlotShare> {
     let is_open = |name: &str| named_now.iter().any(|share| share.name.as_str() == name && !share.is_closed);
     let wanted = to.shares().iter().filter_map(|share| named(share, common));
     let wanted = wanted.map(|share| SlotShare { is_closed: !is_open(share.name.as_str()), ..share });
@@ -302,6 +306,8 @@ fn remove(bucket: &Bucket) -> Delete {
 fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Option<Vec<Write>> {
     let call = to.whole().cost_per_call();
     let (mut writes, mut grows) = (Vec::new(), false);
+    // The vendor's pause is for all rows.
+    let cools_until = lines.first().and_then(|own| own.now?.blocked_until()).filter(|until| *until > now);
     for (at, line) in lines.iter().enumerate() {
         let whole = line.wanted.is_some() && line.lacks() <= free;
         let more = if whole { line.lacks() } else { line.lacks().min(free.max(Amount::ZERO)).in_calls(call.amount()) };
@@ -311,7 +317,11 @@ fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Opt
                 writes.push(Write::Delete(no_row(&line.row)));
                 continue;
             };
-            writes.push(Write::Put(Bucket::full(line.row.clone(), limit, now).create()));
+            let mut put = Bucket::full(line.row.clone(), limit, now).create();
+            if let Some(until) = cools_until {
+                put.item.push((BLOCKED_UNTIL, Operand::number(until)));
+            }
+            writes.push(Write::Put(put));
             (free, grows) = (free.minus(more), true);
             continue;
         };

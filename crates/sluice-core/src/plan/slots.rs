@@ -45,14 +45,16 @@ static TAKE_SLOT: Statement = Statement::fixed(
 
 /// As [`TAKE_SLOT`], for callers of another share of the bucket.
 ///
-/// Interleaving that the condition stops besides: callers of the share that the row belongs to took slots since the
-/// reading, and a borrower would take of those that are kept for them (`least` instead of `cost`).
+/// Interleavings that the condition stops as well, both since the reading:
+/// - `least` instead of `cost`: callers of the lender took slots, and a borrower would take of those that are kept.
+/// - `waited_until`: callers of the lender wait, and the slot is theirs.
 static BORROW_SLOT: Statement = Statement::fixed(
     "SET #tokens = #tokens - :cost, #admitted = if_not_exists(#admitted, :0) + :cost, #version = #version + :1, \
      #counted = if_not_exists(#counted, :0) + :1",
     "#limit_type = :concurrent AND #tokens >= :least \
-     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)",
-    &[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE],
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now) \
+     AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
+    &[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE, WAITED_UNTIL],
 );
 
 /// Interleavings that the condition stops:
@@ -107,17 +109,17 @@ impl<'a> SlotPlanner<'a> {
     /// The bucket's half of an acquire (the lease is the other), or the refusal.
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Update> {
-        match self.judge(take.cost, Amount::ZERO, Amount::ZERO, take.now) {
-            Plan::Write(total) => Plan::Write(self.write(total, total, take.now)),
+        match self.judge(take.cost, Amount::ZERO, None, take.now) {
+            Plan::Write(total) => Plan::Write(self.write(total, None, take.now)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
             Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
         }
     }
 
-    /// Whether `cost` slots are free, and `leaves` besides, if the same write takes `taken` for others. `Write` holds the
-    /// sum of what is taken.
+    /// Whether `cost` slots are free if the same write takes `taken` for others. `Write` holds the sum. A caller that
+    /// borrows of another share `leaves` some free, and takes none while callers of that share wait.
     #[must_use]
-    pub fn judge(self, cost: Cost, taken: Amount, leaves: Amount, now: Timestamp) -> Plan<Amount> {
+    pub fn judge(self, cost: Cost, taken: Amount, leaves: Option<Amount>, now: Timestamp) -> Plan<Amount> {
         let capacity = self.bucket.limit().capacity();
         if cost.amount() > capacity {
             return Plan::NeverSatisfiable { capacity };
@@ -126,17 +128,17 @@ impl<'a> SlotPlanner<'a> {
             return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
         }
         let total = taken.plus(cost.amount());
-        if self.bucket.tokens() < total.plus(leaves) {
+        let is_waited_for = leaves.is_some() && self.bucket.is_waited_for(now);
+        if is_waited_for || self.bucket.tokens() < total.plus(leaves.unwrap_or_default()) {
             return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
         }
         Plan::Write(total)
     }
 
-    /// The bucket's half of an acquire of `total` slots, for one caller or several, if `least` are free: what is taken,
-    /// or more for a caller that borrows of another share and leaves some.
+    /// The bucket's half of an acquire of `total` slots, for one caller or several. If some of them borrow, so many are
+    /// free in all (`borrows`).
     #[must_use]
-    pub fn write(self, total: Amount, least: Amount, now: Timestamp) -> Update {
-        let borrows = least > total;
+    pub fn write(self, total: Amount, borrows: Option<Amount>, now: Timestamp) -> Update {
         let mut values = alloc::vec![
             (":cost", Operand::number(total)),
             (":concurrent", Operand::text(LimitType::Concurrent)),
@@ -144,10 +146,10 @@ impl<'a> SlotPlanner<'a> {
             (":0", Operand::number(0)),
             (":1", Operand::number(1)),
         ];
-        if borrows {
-            values.push((":least", Operand::number(least)));
+        let statement = Cow::Borrowed(if borrows.is_some() { &BORROW_SLOT } else { &TAKE_SLOT });
+        if let Some(least) = borrows {
+            values.extend([(":least", Operand::number(least)), (":far", Operand::number(now.after(FARTHEST_MARK)))]);
         }
-        let statement = Cow::Borrowed(if borrows { &BORROW_SLOT } else { &TAKE_SLOT });
         Update { key: self.bucket.key(), statement, values }
     }
 }
@@ -158,6 +160,10 @@ impl<'a> SlotPlanner<'a> {
 /// passes all that wait, each time.
 #[must_use]
 pub fn behind_those_that_wait(take: Update, now: Timestamp) -> Update {
+    if take.values.iter().any(|(name, _)| *name == ":far") {
+        // A caller that borrows leaves them anyway.
+        return take;
+    }
     let condition = alloc::format!(
         "{} AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
         take.statement.condition

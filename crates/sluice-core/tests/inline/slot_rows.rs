@@ -135,7 +135,7 @@ fn run(splits: [Split; 3], steps: Vec<Step>) {
             Step::Takes(of) => {
                 let Some(bucket) = table.rows().nth(of % table.0.len()) else { continue };
                 let one = Amount::from_tokens(1);
-                if table.apply(&[Write::Update(SlotPlanner::new(&bucket).write(one, one, NOW))]) {
+                if table.apply(&[Write::Update(SlotPlanner::new(&bucket).write(one, None, NOW))]) {
                     held.push(bucket.dimension().clone());
                 }
             }

@@ -75,14 +75,41 @@ impl Ops {
         }
     }
 
-    /// Reads the rows of all shares that the bucket has or is to have.
+    /// Whether the bucket has this limit and these shares, its rows of shares too.
+    ///
+    /// # Errors
+    /// [`LimitsError`] if a row cannot be read, the table does not answer, or a name is taken.
+    pub async fn has_split(&self, bucket: &Bucket, split: &Split) -> Result<bool, LimitsError> {
+        if !bucket.limit().is_concurrent() || split.shares().is_empty() && bucket.slot_shares().is_empty() {
+            return Ok(bucket.is_split_as(split));
+        }
+        let rows = self.slot_rows(bucket.clone(), split).await?;
+        Ok(rows.next(split, self.store.time().await?) == SlotStep::Done)
+    }
+
+    /// Fails for the row of a share: nobody but its bucket says how many slots it has.
+    pub(super) async fn check_no_share(&self, dimension: &Dimension) -> Result<(), LimitsError> {
+        let Some((whole, share)) = dimension.whole_and_share() else { return Ok(()) };
+        let bucket = self.bucket(&whole).await?;
+        let has = |bucket: &Bucket| bucket.slot_shares().iter().any(|named| named.name == share);
+        match bucket.is_some_and(|bucket| has(&bucket)) {
+            true => Err(LimitsError::RowOfShare(dimension.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads the rows of all shares that the bucket has or is to have. A row of a share that the bucket does not name
+    /// is another bucket.
     async fn slot_rows(&self, common: Bucket, to: &Split) -> Result<SlotRows, LimitsError> {
         let mut shares = Vec::new();
-        for name in SlotRows::names(&common, to) {
-            shares.push(match common.dimension().of_share(&name) {
-                Some(row) => self.bucket(&row).await?,
-                None => None,
-            });
+        for share in SlotRows::names(&common, to) {
+            let Some(row) = common.dimension().of_share(&share) else { continue };
+            let bucket = self.bucket(&row).await?;
+            let is_named = common.slot_shares().iter().any(|named| named.name == share);
+            if bucket.as_ref().is_some_and(|bucket| !is_named || !bucket.limit().is_concurrent()) {
+                return Err(LimitsError::NameTaken { dimension: common.dimension().clone(), share, row });
+            }
+            shares.push(bucket);
         }
         Ok(SlotRows { common, shares })
     }

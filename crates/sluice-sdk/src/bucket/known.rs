@@ -135,6 +135,11 @@ impl Known {
         self.share_of().map_or(&self.dimension, |(bucket, _)| bucket)
     }
 
+    /// The share that callers named, or the client.
+    pub(crate) fn payer(&self) -> Option<&ShareName> {
+        self.share_of().map_or(self.share.as_ref(), |(_, share)| Some(share))
+    }
+
     /// The limit of the bucket, as far as it is known.
     pub(crate) fn limit(&self) -> Option<Limit> {
         self.reading.lock().as_ref().map(|reading| *reading.bucket.limit())

@@ -58,16 +58,10 @@ pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option
 }
 
 async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+    entry = slot_lines::of_share(inner, entry).await?;
     let limit = match entry.limit() {
         Some(limit) => limit,
-        None => {
-            let bucket = known(inner, &entry).await?.bucket;
-            if entry.share.is_some() && bucket.share().is_none() {
-                // The first reading shows that the share has a row of its own, or that there is no such share.
-                entry = inner.entry_of(&entry.dimension, entry.share.as_ref());
-            }
-            *known(inner, &entry).await?.bucket.limit()
-        }
+        None => *known(inner, &entry).await?.bucket.limit(),
     };
     let cost = cost_in(&entry.dimension, cost, &limit)?;
     let want = want(inner, entry, &limit, cost)?;
@@ -109,7 +103,10 @@ pub(crate) fn book<'a>(
 ) -> Submitted<'a> {
     Box::pin(async move {
         let answer = match wants {
-            Ok(wants) => slot_lines::take(inner, &wants, terms).await,
+            Ok(wants) => match slot_lines::take(inner, &wants, terms).await {
+                Err(error) if slot_lines::is_share_gone(inner, &error).await => take_asked(inner, asks, terms).await,
+                answer => answer,
+            },
             Err(error) => Err(error),
         };
         let is_out = matches!(&answer, Err(AcquireError::Store(error)) if error.is_unavailable());
@@ -163,7 +160,8 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
             }
             Ok(Taken::Refused(retry))
         }
-        other => other,
+        Err(error) => Err(slot_lines::as_asked(inner, error)),
+        granted @ Ok(Taken::Granted(_)) => granted,
     };
     match &answer {
         Ok(Taken::Granted(unclaimed)) => tracing::debug!(

@@ -39,7 +39,7 @@ pub(crate) enum InlineAsk {
         id: LeaseId,
         cost: Cost,
         /// As [`Want::leaves`].
-        leaves: Amount,
+        leaves: Option<Amount>,
         terms: Terms,
         /// Set once a write that named the lease has gone unanswered.
         unconfirmed: Option<UnconfirmedLease>,
@@ -97,7 +97,7 @@ impl InlineAsk {
     /// Whether the caller may have what another caller left: as many slots, for as long.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let Self::Take { cost: wanted, leaves, terms, .. } = self else { return false };
-        if *leaves > Amount::ZERO {
+        if leaves.is_some() {
             return false;
         }
         let until = unclaimed.now().after(terms.lease);

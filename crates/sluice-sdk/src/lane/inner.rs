@@ -117,7 +117,8 @@ impl Inner {
         if let Some(share) = bucket.slot_share(share) {
             return Some(self.row_of(&bucket, share));
         }
-        if bucket.has_shares() || !bucket.slot_shares().is_empty() {
+        let is_changing = bucket.slot_shares().iter().any(|named| named.name.as_str() == share);
+        if (bucket.has_shares() || !bucket.slot_shares().is_empty()) && !is_changing {
             common.extensions.of::<UnknownShares>().report(bucket.dimension(), share);
         }
         Some(common)
@@ -152,7 +153,9 @@ impl Inner {
 
     /// All that this process knows of a bucket: as each share sees it, the client's own first.
     pub(crate) fn entries_of(&self, dimension: &Dimension) -> Vec<Arc<Entry>> {
-        let own = self.entry(dimension);
+        // The row of the client's own share of slots is another bucket.
+        let own = Some(self.entry(dimension)).filter(|own| own.dimension == *dimension);
+        let own = own.unwrap_or_else(|| self.entry_of(dimension, None));
         let others = self.cache.entries_of(dimension).into_iter().filter(|entry| !Arc::ptr_eq(entry, &own));
         let mut entries: Vec<_> = others.collect();
         entries.insert(0, own);

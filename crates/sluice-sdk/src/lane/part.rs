@@ -79,8 +79,8 @@ impl Part {
 
     /// The ask that would take the same again.
     pub(crate) fn ask(&self) -> Ask {
-        let share = Payer::Named(self.payer().share.clone());
-        Ask { dimension: self.entry.dimension.clone(), cost: Some(self.cost), share }
+        let share = Payer::Named(self.payer().payer().cloned());
+        Ask { dimension: self.entry.asked().clone(), cost: Some(self.cost), share }
     }
 
     pub(crate) fn tokens(

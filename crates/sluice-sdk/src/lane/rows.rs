@@ -33,7 +33,7 @@ type RowWaiter = Waiter<RowAsk, LaneAnswer>;
 pub(crate) struct RowAsk {
     costs: Vec<Cost>,
     /// As [`Want::leaves`].
-    leaves: Vec<Amount>,
+    leaves: Vec<Option<Amount>>,
     /// The same in every try: a lease under one of these ids can only be the caller's own.
     ids: Vec<LeaseId>,
     terms: Terms,
@@ -47,7 +47,7 @@ impl RowAsk {
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
-        let borrows = self.leaves.iter().any(|leaves| *leaves > Amount::ZERO);
+        let borrows = self.leaves.iter().any(Option::is_some);
         !borrows && unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
     }
 }

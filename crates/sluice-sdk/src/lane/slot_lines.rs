@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Bucket, Dimension, ShareName, Timestamp};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::RetryReason;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::per_bucket::side_by_side;
 use crate::lane::reading::{known, known_since, refresh};
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
@@ -30,6 +31,9 @@ const SHARES_KNOWN_FOR: Duration = Duration::from_secs(10);
 /// How old a reading of another share's row may be that a caller borrows by. A smaller value borrows sooner, and reads
 /// more: at most one row of each other share in this time, for all callers of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long such a reading may take. Without it, the line is not asked.
+const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
 /// When a caller that waits in its own line looks at the others for the first time, and at most how seldom.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -47,11 +51,39 @@ fn line_of(inner: &Inner, entry: &Arc<Entry>) -> Option<Line> {
     is_common.then(|| (Arc::clone(entry), None))
 }
 
+/// The entry that callers of a share take from, of the entry that they found by its name: the row of a share of slots
+/// may not be known before the first reading.
+pub(crate) async fn of_share(inner: &Inner, entry: Arc<Entry>) -> Result<Arc<Entry>, AcquireError> {
+    let Some(share) = &entry.share else { return Ok(entry) };
+    let bucket = known(inner, &entry).await?.bucket;
+    if bucket.share().is_some() {
+        return Ok(entry);
+    }
+    if bucket.limit().is_concurrent() {
+        known(inner, &inner.entry_of(&entry.dimension, None)).await?;
+    }
+    Ok(inner.entry_of(&entry.dimension, Some(share)))
+}
+
+fn share_of(inner: &Inner, row: &Dimension) -> Option<(Dimension, ShareName)> {
+    row.whole_and_share()?;
+    inner.cache.get(row.as_str(), None)?.share_of().cloned()
+}
+
 /// The name that callers gave, for the name of a row that refused them.
 pub(super) fn asked(inner: &Inner, row: &Dimension) -> Option<Dimension> {
-    row.whole_and_share()?;
-    let entry = inner.cache.get(row.as_str(), None)?;
-    entry.share_of().map(|(bucket, _)| bucket.clone())
+    share_of(inner, row).map(|(bucket, _)| bucket)
+}
+
+/// The error with the name that callers gave.
+pub(super) fn as_asked(inner: &Inner, error: AcquireError) -> AcquireError {
+    let AcquireError::NeverSatisfiable { dimension, cost, capacity, share } = error else { return error };
+    match share_of(inner, &dimension) {
+        Some((bucket, of)) => {
+            AcquireError::NeverSatisfiable { dimension: bucket, cost, capacity, share: Some(of.to_string()) }
+        }
+        None => AcquireError::NeverSatisfiable { dimension, cost, capacity, share },
+    }
 }
 
 /// The entry of the whole bucket: that of its own row, for the row of one of its shares.
@@ -75,10 +107,13 @@ pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<
     Ok(all.filter(|row| row.dimension != entry.dimension).collect())
 }
 
-/// Whether the error says that a share's row is gone, and the bucket has no such share any more: the caller asks
-/// again, and finds the common line.
+/// Whether the error comes of a share that goes: its row is gone, or has shrunk to one call. The caller asks again, and
+/// finds the common line.
 pub(super) async fn is_share_gone(inner: &Inner, error: &AcquireError) -> bool {
-    let AcquireError::UnknownDimension { dimension, .. } = error else { return false };
+    let (AcquireError::UnknownDimension { dimension, .. } | AcquireError::NeverSatisfiable { dimension, .. }) = error
+    else {
+        return false;
+    };
     let Some(row) = dimension.whole_and_share().and_then(|_| inner.cache.get(dimension.as_str(), None)) else {
         return false;
     };
@@ -91,21 +126,33 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if !wants.iter().any(|want| want.concurrent && line_of(inner, &want.entry).is_some()) {
         return own_line::take(inner, wants, terms).await;
     }
-    let wants = &at_open_lines(inner, wants).await;
-    match terms.stays_until() {
-        None => {
-            let answer = own_line::take(inner, wants, terms).await;
-            match lacking(inner, wants, &answer) {
-                Some(at) => borrow(inner, wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent))),
-                None => answer,
-            }
-        }
-        // The wait in its own line ends at the caller's deadline.
-        Some(_) => tokio::select! {
+    let mut wants = at_open_lines(inner, wants).await;
+    if terms.stays_until().is_none() {
+        let answer = own_line::take(inner, &wants, terms).await;
+        return match lacking(inner, &wants, &answer) {
+            Some(at) => borrow(inner, &wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent))),
+            None => answer,
+        };
+    }
+    // The wait in its own line ends at the caller's deadline.
+    loop {
+        wants = tokio::select! {
             biased;
-            answer = own_line::take(inner, wants, terms) => answer,
-            lent = borrow_when_lent(inner, wants, terms) => Ok(Taken::Granted(lent)),
-        },
+            answer = own_line::take(inner, &wants, terms) => return answer,
+            lent = borrow_when_lent(inner, &wants, terms) => return Ok(Taken::Granted(lent)),
+            open = until_closed(inner, &wants) => open,
+        };
+    }
+}
+
+/// Waits until a line closes that the caller waits in. Returns the wants with the lines that are open.
+async fn until_closed(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
+    loop {
+        sleep(SHARES_KNOWN_FOR / 4).await;
+        let open = at_open_lines(inner, wants).await;
+        if open.iter().zip(wants).any(|(open, before)| !Arc::ptr_eq(&open.entry, &before.entry)) {
+            return open;
+        }
     }
 }
 
@@ -115,7 +162,7 @@ async fn at_open_lines(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
     for want in wants.iter_mut().filter(|want| want.concurrent) {
         let Some((common, share)) = line_of(inner, &want.entry) else { continue };
         // Without an answer, what was known of the shares is as good as any.
-        let _ = known_since(inner, &common, SHARES_KNOWN_FOR).await;
+        let _ = timeout(LONGEST_LOOK, known_since(inner, &common, SHARES_KNOWN_FOR)).await;
         let is_open = |bucket: &Bucket, share: &ShareName| bucket.slot_share(share.as_str()).is_some();
         let Some(reading) = common.reading() else { continue };
         if share.is_some_and(|share| !is_open(&reading.bucket, &share)) {
@@ -156,18 +203,19 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
     let want = &wants[at];
     let (common, share) = line_of(inner, &want.entry)?;
     let names = common.reading()?.bucket;
-    let mut lenders = Vec::new();
-    for (lender, leaves) in names.slot_lenders(share.as_ref()) {
+    let looks = names.slot_lenders(share.as_ref()).into_iter().map(|(lender, leaves)| {
         let entry = lender.map_or_else(|| Arc::clone(&common), |share| inner.row_of(&names, share));
         let lender = lender.map(|share| &share.name);
-        if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
-            continue;
-        }
-        let Ok(reading) = known_since(inner, &entry, LOOK_EVERY).await else { continue };
-        if let Some(room) = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount()) {
-            lenders.push((room, lender, Want { entry, leaves, ..want.clone() }));
-        }
-    }
+        Box::pin(async move {
+            if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
+                return None;
+            }
+            let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, LOOK_EVERY)).await.ok()?.ok()?;
+            let room = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount())?;
+            Some((room, lender, Want { entry, leaves: Some(leaves), ..want.clone() }))
+        })
+    });
+    let mut lenders: Vec<_> = side_by_side(looks.collect()).await.into_iter().flatten().collect();
     lenders.sort_by_key(|(room, ..)| std::cmp::Reverse(*room));
     let at_once = Terms { until: None, stays: false, ..terms };
     for (_, lender, borrowed) in lenders {

@@ -101,7 +101,9 @@ fn measured_wait(entry: &Entry, extra: Amount, now: Timestamp) -> Option<Duratio
 /// task of its own: nobody waits for it.
 pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
     let turns = entry.extensions.of::<Turns>();
-    let is_alone = entry.load.crowd().is_some_and(|crowd| crowd <= 1);
+    // Where others borrow, they leave its slots to those that wait.
+    let is_shared = entry.share_of().is_some() || !bucket.slot_shares().is_empty();
+    let is_alone = !is_shared && entry.load.crowd().is_some_and(|crowd| crowd <= 1);
     if is_alone && !bucket.is_waited_for(now) {
         return;
     }

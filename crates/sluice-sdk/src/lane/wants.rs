@@ -14,6 +14,7 @@ use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::poll::{Poll, WaitContext, pause_until_return};
 use crate::lane::reading::known;
 use crate::lane::setback::Setback;
+use crate::lane::slot_lines;
 use crate::lane::terms::Terms;
 
 /// One dimension of an attempt, with what is known of its bucket.
@@ -22,15 +23,15 @@ pub(crate) struct Want {
     pub(crate) entry: Arc<Entry>,
     pub(crate) cost: Cost,
     pub(crate) concurrent: bool,
-    /// What stays free in the bucket: zero, but for a caller that borrows slots of another share.
-    pub(crate) leaves: Amount,
+    /// For a caller that borrows slots of another share: what stays free there.
+    pub(crate) leaves: Option<Amount>,
 }
 
 impl Want {
     /// The ask that would take the same again.
     pub(crate) fn ask(&self) -> Ask {
-        let share = Payer::Named(self.entry.share.clone());
-        Ask { dimension: self.entry.dimension.clone(), cost: Some(self.cost), share }
+        let share = Payer::Named(self.entry.payer().cloned());
+        Ask { dimension: self.entry.asked().clone(), cost: Some(self.cost), share }
     }
 }
 
@@ -45,9 +46,8 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
     read.into_iter().collect::<Result<(), _>>()?;
     let mut wants = Vec::with_capacity(asks.len());
-    for ask in asks {
-        // A first reading may show that the share has a row of its own, or that there is no such share.
-        let entry = inner.entry_for(ask);
+    for (ask, entry) in asks.iter().zip(entries) {
+        let entry = slot_lines::of_share(inner, entry).await?;
         let limit = *known(inner, &entry).await?.bucket.limit();
         wants.push(want(inner, entry, &limit, ask.cost_in(&limit)?)?);
     }
@@ -83,5 +83,5 @@ pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) 
         let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
         return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
     }
-    Ok(Want { entry, cost, concurrent, leaves: Amount::ZERO })
+    Ok(Want { entry, cost, concurrent, leaves: None })
 }

@@ -87,11 +87,18 @@ impl Client {
 
 /// Cools the bucket down: all of its rows, if it is a concurrency bucket with shares.
 pub(crate) async fn cool_down(inner: &Inner, entry: &Arc<Entry>, until: Timestamp) -> Result<CoolDown, AcquireError> {
-    let set = cool_row(inner, entry, until).await?;
-    for row in slot_lines::other_rows(inner, entry).await? {
-        cool_row(inner, &row, until).await?;
+    // The reply shows which rows there are.
+    let whole = slot_lines::whole(inner, entry);
+    let (mut set, mut failure) = (cool_row(inner, &whole, until).await?, None);
+    for row in slot_lines::other_rows(inner, &whole).await? {
+        match cool_row(inner, &row, until).await {
+            Ok(of_own) if row.dimension == entry.dimension => set = of_own,
+            // The row of a share that is being declared or removed. One row that fails leaves the others no less to do.
+            Ok(_) | Err(AcquireError::UnknownDimension { .. }) => {}
+            Err(error) => failure = failure.or(Some(error)),
+        }
     }
-    Ok(set)
+    failure.map_or(Ok(set), Err)
 }
 
 async fn cool_row(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<CoolDown, AcquireError> {
@@ -113,11 +120,16 @@ async fn cool_row(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<Cool
 }
 
 async fn end_cool_down(inner: &Inner, entry: &Arc<Entry>) -> Result<EndedCoolDown, AcquireError> {
-    let ended = end_of_row(inner, entry).await?;
-    for row in slot_lines::other_rows(inner, entry).await? {
-        end_of_row(inner, &row).await?;
+    let whole = slot_lines::whole(inner, entry);
+    let (mut ended, mut failure) = (end_of_row(inner, &whole).await?, None);
+    for row in slot_lines::other_rows(inner, &whole).await? {
+        match end_of_row(inner, &row).await {
+            Ok(EndedCoolDown::NoneInForce) | Err(AcquireError::UnknownDimension { .. }) => {}
+            Ok(of_row) => ended = of_row,
+            Err(error) => failure = failure.or(Some(error)),
+        }
     }
-    Ok(ended)
+    failure.map_or(Ok(ended), Err)
 }
 
 async fn end_of_row(inner: &Inner, entry: &Entry) -> Result<EndedCoolDown, AcquireError> {

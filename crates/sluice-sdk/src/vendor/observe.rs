@@ -343,6 +343,9 @@ async fn adopt(
     let mut tries = inner.store.tries();
     while tries.another() {
         let Some(lower) = bucket.adopted(vendors, window) else { return Ok(bucket.adopts_limit()) };
+        if !bucket.slot_shares().is_empty() {
+            return Ok(false);
+        }
         let states_floor = bucket.states_floor();
         let update = match states_floor {
             true => {

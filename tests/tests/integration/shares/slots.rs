@@ -126,7 +126,7 @@ async fn what_a_crashed_borrower_held_goes_back_to_its_lender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_waits_takes_nothing_of_what_is_kept_for_others() {
+async fn a_caller_that_waits_borrows_soon_but_not_what_is_kept_for_others() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = shared(kind).await;
         let (search, others) = (world.client_with(|settings| settings.share(name("search"))), world.client());
@@ -142,13 +142,26 @@ async fn a_caller_that_waits_takes_nothing_of_what_is_kept_for_others() {
         };
         let (ran, ()) = tokio::join!(waiting, freeing);
         assert!(matches!(ran, Err(LimitError::Refused(_))), "{kind:?}: {ran:?}");
+        // One more, and it borrows.
+        let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(20));
+        let waiting = waits.run(async |slot| Ok::<_, LimitError>(slot.concurrency_limits().to_vec()));
+        let freeing = async {
+            sleep(Duration::from_secs(5)).await;
+            let freed = Instant::now();
+            give_back(vec![lent.remove(0)]).await;
+            freed
+        };
+        let (ran, freed) = tokio::join!(waiting, freeing);
+        assert_eq!(ran.unwrap(), [dimension(CONCURRENT)], "a slot is of the limit, whichever row it is taken from");
+        let after = freed.elapsed();
+        assert!(after < Duration::from_millis(2_500), "{kind:?}: {after:?}");
         give_back(lent).await;
         give_back(own).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_caller_borrows_within_a_second_or_two_and_has_its_own_at_once() {
+async fn a_waiting_caller_has_its_own_slot_at_once_and_learns_of_a_floor_within_ten_seconds() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = shared(kind).await;
         let search = world.client_with(|settings| settings.share(name("search")));
@@ -347,4 +360,74 @@ async fn a_noisy_product_takes_nothing_that_another_asks_for() {
         assert!(search > 4.8, "{kind:?}: {search} of its 5");
         assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
     }
+}
+
+/// The vendor's pause is for all calls, also while shares change.
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_while_a_share_has_no_row_yet_is_for_all_rows_and_for_the_new_one() {
+    let world = shared(Kind::Rows).await;
+    let client = world.client();
+    let held = take_all(&client, &of("search")).await;
+    assert_eq!(held.len(), 8);
+    let to = split(&[share("alpha", "0.2"), share("search", "0.4"), share("batch", "0.2")]);
+    let (applied, ()) = tokio::join!(apply(&world, &to), async {
+        sleep(Duration::from_secs(2)).await;
+        assert!(world.row("elevenlabs#concurrent@alpha").await.is_none());
+        client.cool_down(CONCURRENT, Duration::from_secs(60)).await.unwrap();
+        let other = world.client();
+        for request in [Request::from(CONCURRENT), of("search"), of("batch")] {
+            assert_eq!(refusal(&other, request).await.reason(), RetryReason::CoolingDown);
+        }
+        give_back(held).await;
+    });
+    applied.unwrap();
+    assert_eq!(refusal(&world.client(), of("alpha")).await.reason(), RetryReason::CoolingDown);
+    client.end_cool_down(CONCURRENT).await.unwrap();
+    take(&world.client(), of("alpha")).await.release().await.unwrap();
+}
+
+/// Each would have given slots twice.
+#[tokio::test(start_paused = true)]
+async fn nobody_changes_the_slots_of_a_share_but_through_its_bucket() {
+    let world = shared(Kind::Rows).await;
+    let ops = world.client().ops();
+    let error = ops.apply_limit(&dimension(SEARCH), &slots(9)).await.unwrap_err();
+    assert!(matches!(error, LimitsError::RowOfShare(_)) && error.to_string().contains("[bucket.shares]"), "{error}");
+    // A bucket that had this name before.
+    world.slots("elevenlabs#concurrent@other", 50).await;
+    let error = apply(&world, &split(&[share("other", "0.5")])).await.unwrap_err();
+    assert!(matches!(error, LimitsError::NameTaken { .. }), "{error}");
+    assert_eq!(free(&world).await, ["3", "2", "5"], "nothing was changed");
+    // Without a word of shares, they stay, in proportion.
+    ops.apply_limit(&dimension(CONCURRENT), &slots(20)).await.unwrap();
+    assert_eq!(free(&world).await, ["6", "4", "10"]);
+    ops.remove_bucket(&dimension(CONCURRENT)).await.unwrap();
+    assert!(world.row(SEARCH).await.is_none() && world.row(BATCH).await.is_none());
+}
+
+/// In shares too small for it, a call is refused with the share's name.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fits_no_line_of_its_share_says_so() {
+    let world = shared(Kind::Rows).await;
+    let error = world.client().acquire(of("batch").cost(CONCURRENT, 3)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("batch") && text.contains("elevenlabs#concurrent") && !text.contains('@'), "{text}");
+}
+
+/// The redeemer is another process, and the share may be gone by then.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_names_the_bucket_and_the_share() {
+    let world = shared(Kind::Rows).await;
+    world.rate("elevenlabs#rpm", 1, 10).await;
+    let search = world.client_with(|settings| settings.share(name("search")));
+    take(&search, "elevenlabs#rpm").await.release().await.unwrap();
+    let both = Request::from(["elevenlabs#rpm", CONCURRENT]).ticket_within(Duration::from_secs(60));
+    let ticket = refusal(&search, both).await.ticket().expect("a ticket").clone();
+    apply(&world, &slots(10).into()).await.unwrap();
+    sleep(Duration::from_secs(10)).await;
+    world.pass(Duration::from_secs(10));
+    let redeemed = world.client().redeem(&ticket).await.unwrap();
+    let grant = redeemed.granted().expect("redeemed");
+    assert_eq!(grant.cost(CONCURRENT), Some(Amount::from_tokens(1)));
+    grant.release().await.unwrap();
 }

@@ -81,7 +81,8 @@ async fn apply(text: &str) -> usize {
     let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     let client = dynamo.client(TABLE);
     let declared = BucketsFile::parse("init.toml", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let changes = apply_all(&client, &declared).await.unwrap();
+    let (changes, held) = apply_all(&client, &declared).await.unwrap();
+    assert!(held.is_empty(), "{held:?}");
     assert!(changes.iter().all(|change| change.change == "created" && change.warning.is_none()), "{changes:#?}");
     let again = compare(&client, &declared).await.unwrap();
     assert!(again.iter().all(|change| change.change == "unchanged"), "{again:#?}");

@@ -75,6 +75,9 @@ impl<'a, 't> Draft<'a, 't> {
         if self.changes_left() == 0 {
             return InlineAnswer::Later;
         }
+        if take.leaves.is_some() && self.bucket.is_waited_for(now) {
+            return InlineAnswer::Refused(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
+        }
         if !self.has_room(take, &[]) {
             let cutoff = now.before(CLOCK_ERROR);
             let most = self.changes_left() - 1;
@@ -94,7 +97,8 @@ impl<'a, 't> Draft<'a, 't> {
         let free = self.bucket.tokens().plus(back).min(self.most_free(dead));
         let there = self.leases.map_or(0, InlineLeases::len) + self.taken.len();
         let gone = self.released.len() + self.dead.len() + dead.len();
-        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves) && there < MOST_INLINE_LEASES + gone
+        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves.unwrap_or_default())
+            && there < MOST_INLINE_LEASES + gone
     }
 
     /// At most `most` leases that have ended and that nothing else in this write concerns.
@@ -160,7 +164,7 @@ impl<'a, 't> Draft<'a, 't> {
         let (mut taken, mut need) = (Amount::ZERO, Amount::ZERO);
         for take in &self.taken {
             taken = taken.plus(take.cost.amount());
-            need = need.max(taken.plus(take.leaves));
+            need = need.max(taken.plus(take.leaves.unwrap_or_default()));
         }
         need.minus(taken).max(Amount::ZERO)
     }

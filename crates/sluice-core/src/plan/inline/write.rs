@@ -8,11 +8,12 @@ use alloc::vec::Vec;
 use super::MOST_CHANGES;
 use super::draft::Draft;
 use crate::amount::{Amount, Cost};
+use crate::bucket::FARTHEST_MARK;
 use crate::lease::LeaseId;
 use crate::limit::LimitType;
 use crate::schema::{
     ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_COST, INLINE_ENDS, LEASES, LIMIT_TYPE,
-    SERVED, TOKENS, VERSION,
+    SERVED, TOKENS, VERSION, WAITED_UNTIL,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -153,6 +154,7 @@ impl Draft<'_, '_> {
     ///   resize left the bucket below zero, and slots that come back cannot be granted (then `:need` may be below
     ///   zero itself).
     /// - `#blocked_until`: a cool-down began.
+    /// - `#waited_until`, if a caller borrows: callers of the share wait since, and the slot is theirs.
     /// - `#served = :read_served`, if a grant passes over numbers of others: others passed over the same, and numbers
     ///   after them would be passed over whose callers wait. (What is counted otherwise is soon made good if it is
     ///   wrong, and not worth a failed write.)
@@ -181,6 +183,13 @@ impl Draft<'_, '_> {
         }
         wording.condition.push_str(" AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)");
         wording.number(":now", now);
+        if self.taken.iter().any(|take| take.leaves.is_some()) {
+            wording.attributes.push(WAITED_UNTIL);
+            wording.condition.push_str(
+                " AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
+            );
+            wording.number(":far", now.after(FARTHEST_MARK));
+        }
     }
 
     /// The leases.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, Dimension, RateReceipt, Ticket, TicketRow, Timestamp};
+use sluice_core::{Cost, Dimension, RateReceipt, ShareName, Ticket, TicketRow, Timestamp};
 use sluice_table::{Attributes, Written};
 
 use crate::api::no_ticket::NoTicket;
@@ -24,10 +24,11 @@ pub(super) async fn carry(inner: &Arc<Inner>, mut held: UnusedGrant, rest: Vec<W
     let parts = grant.into_parts();
     let latest = parts.iter().max_by_key(|part| part.start_at).map(|part| part.entry.dimension.clone());
     let latest = latest.unwrap_or_else(|| unreachable!("a grant with a start to come is not empty"));
-    let rest = rest.into_iter().map(|want| (want.entry.dimension.clone(), want.cost)).collect();
+    let of_rest = rest.iter().find_map(|want| want.entry.payer().cloned());
+    let rest = rest.into_iter().map(|want| (want.entry.asked().clone(), want.cost)).collect();
     let (for_task, dimension) = (Arc::clone(inner), latest.clone());
     // On its own task: if it were cut off half way, nobody would know whether the row has the tokens.
-    let ticket = tokio::spawn(async move { put(&for_task, parts, rest, &dimension, now).await }).await;
+    let ticket = tokio::spawn(async move { put(&for_task, parts, (rest, of_rest), &dimension, now).await }).await;
     // If the runtime shuts down, there is no ticket: the tokens refill.
     let ticket = finished(ticket).unwrap_or(Err(NoTicket::NotWritten));
     // If the clock was set back since the write, the ticket's start is earlier than the grant's. The ticket
@@ -39,12 +40,12 @@ pub(super) async fn carry(inner: &Arc<Inner>, mut held: UnusedGrant, rest: Vec<W
 async fn put(
     inner: &Arc<Inner>,
     parts: Parts,
-    mut rest: Vec<(Dimension, Cost)>,
+    (mut rest, of_rest): (Vec<(Dimension, Cost)>, Option<ShareName>),
     latest: &Dimension,
     now: Timestamp,
 ) -> Result<Ticket, NoTicket> {
     let short = too_short(&parts);
-    let share = parts.iter().find_map(|part| part.payer().share.clone());
+    let share = parts.iter().find_map(|part| part.payer().share.clone()).or(of_rest);
     let is_kept =
         |part: &Part| part.start_at > now && receipt(part).is_some() && !short.contains(&part.entry.dimension);
     let (kept, early): (Parts, Parts) = parts.into_iter().partition(is_kept);

@@ -12,11 +12,11 @@ use crate::lane::rows::RowAsk;
 
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {
-    /// The slots of all callers so far, and what must be free for them.
+    /// The slots of all callers so far; if some of them borrow, what must be free.
     Slots {
         bucket: &'a Arc<Bucket>,
         total: Amount,
-        least: Amount,
+        borrows: Option<Amount>,
     },
     Tokens(Box<RateBatch<'a>>),
 }
@@ -79,12 +79,12 @@ pub(super) struct SentTransaction {
 impl<'a> Share<'a> {
     pub(super) fn new(inner: &Inner, bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
         match bucket.limit().is_concurrent() {
-            true => Self::Slots { bucket, total: Amount::ZERO, least: Amount::ZERO },
+            true => Self::Slots { bucket, total: Amount::ZERO, borrows: None },
             false => Self::Tokens(Box::new(inner.planner(bucket, now).batch(now, Starts::Pinned))),
         }
     }
 
-    pub(super) fn judge(&self, cost: Cost, leaves: Amount, patience: Duration, now: Timestamp) -> Plan<Amount> {
+    pub(super) fn judge(&self, cost: Cost, leaves: Option<Amount>, patience: Duration, now: Timestamp) -> Plan<Amount> {
         match self {
             Self::Slots { bucket, total, .. } => SlotPlanner::new(bucket).judge(cost, *total, leaves, now),
             Self::Tokens(batch) => batch.judge(Claim { cost, patience }),
@@ -96,11 +96,14 @@ impl<'a> Share<'a> {
         matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
     }
 
-    pub(super) fn take(&mut self, cost: Cost, leaves: Amount, patience: Duration, sum_to_caller: Amount) {
+    pub(super) fn take(&mut self, cost: Cost, leaves: Option<Amount>, patience: Duration, sum_to_caller: Amount) {
         match self {
-            Self::Slots { total, least, .. } => {
+            Self::Slots { total, borrows, .. } => {
                 *total = sum_to_caller;
-                *least = (*least).max(sum_to_caller.plus(leaves));
+                if leaves.is_some() || borrows.is_some() {
+                    let least = sum_to_caller.plus(leaves.unwrap_or_default());
+                    *borrows = Some(borrows.map_or(least, |before| before.max(least)));
+                }
             }
             Self::Tokens(batch) => batch.take(Claim { cost, patience }, sum_to_caller),
         }
@@ -115,8 +118,8 @@ impl<'a> Share<'a> {
 
     pub(super) fn write(self, now: Timestamp) -> Option<(Update, Arc<Bucket>)> {
         match self {
-            Self::Slots { bucket, total, least } => {
-                Some((SlotPlanner::new(bucket).write(total, least, now), Arc::clone(bucket)))
+            Self::Slots { bucket, total, borrows } => {
+                Some((SlotPlanner::new(bucket).write(total, borrows, now), Arc::clone(bucket)))
             }
             Self::Tokens(batch) => batch.write().map(|planned| (planned.update, Arc::new(planned.after))),
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
 use sluice_core::{
-    Amount, Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row,
-    Serves, renew_inline,
+    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, Serves,
+    renew_inline,
 };
 
 use super::{NEED, NOT_BLOCKED, NOW, ROOM, bucket};
@@ -63,7 +63,7 @@ fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
     let ends = NOW.after(Duration::from_secs(60));
     let takes: Vec<_> = takes
         .iter()
-        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), leaves: Amount::ZERO })
+        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), leaves: None })
         .collect();
     let releases: Vec<_> = releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, NOW)
