@@ -130,7 +130,7 @@ async fn a_caller_that_waits_borrows_soon_but_not_what_is_kept_for_others() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = shared(kind).await;
         let (search, others) = (world.client_with(|settings| settings.share(name("search"))), world.client());
-        let own = take_all(&search, &CONCURRENT.into()).await;
+        let mut own = take_all(&search, &CONCURRENT.into()).await;
         let mut lent = take_all(&others, &CONCURRENT.into()).await;
         assert_eq!(free(&world).await, ["0", "1", "0"], "{kind:?}");
         let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(20));
@@ -148,7 +148,8 @@ async fn a_caller_that_waits_borrows_soon_but_not_what_is_kept_for_others() {
         let freeing = async {
             sleep(Duration::from_secs(5)).await;
             let freed = Instant::now();
-            give_back(vec![lent.remove(0)]).await;
+            let borrowed = own.iter().position(|grant| grant.paid_from(CONCURRENT) == Some("common")).unwrap();
+            give_back(vec![own.remove(borrowed)]).await;
             freed
         };
         let (ran, freed) = tokio::join!(waiting, freeing);
@@ -367,8 +368,9 @@ async fn a_noisy_product_takes_nothing_that_another_asks_for() {
 async fn a_cool_down_while_a_share_has_no_row_yet_is_for_all_rows_and_for_the_new_one() {
     let world = shared(Kind::Rows).await;
     let client = world.client();
-    let held = take_all(&client, &of("search")).await;
-    assert_eq!(held.len(), 8);
+    let mut held = take_all(&client, &of("search")).await;
+    held.extend([take(&client, CONCURRENT).await, take(&client, of("batch")).await]);
+    assert_eq!(held.len(), 10);
     let to = split(&[share("alpha", "0.2"), share("search", "0.4"), share("batch", "0.2")]);
     let (applied, ()) = tokio::join!(apply(&world, &to), async {
         sleep(Duration::from_secs(2)).await;
@@ -418,9 +420,9 @@ async fn a_call_that_fits_no_line_of_its_share_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_ticket_names_the_bucket_and_the_share() {
     let world = shared(Kind::Rows).await;
-    world.rate("elevenlabs#rpm", 1, 10).await;
+    world.rate("elevenlabs#rpm", 10, 60).await;
     let search = world.client_with(|settings| settings.share(name("search")));
-    take(&search, "elevenlabs#rpm").await.release().await.unwrap();
+    take(&search, Request::from("elevenlabs#rpm").cost("elevenlabs#rpm", 10)).await.release().await.unwrap();
     let both = Request::from(["elevenlabs#rpm", CONCURRENT]).ticket_within(Duration::from_secs(60));
     let ticket = refusal(&search, both).await.ticket().expect("a ticket").clone();
     apply(&world, &slots(10).into()).await.unwrap();
