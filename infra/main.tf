@@ -41,6 +41,21 @@ module "sluice" {
   tags                        = var.tags
 }
 
+# What this state is of, as it was at the first apply. A plan with another prefix would replace everything, the
+# table first; each prefix has a state of its own (infra/state).
+resource "terraform_data" "installation" {
+  input = "${var.name_prefix}${var.environment}"
+
+  lifecycle {
+    ignore_changes = [input]
+
+    postcondition {
+      condition     = self.output == "${var.name_prefix}${var.environment}"
+      error_message = "This state is of ${self.output}, and the variables name ${var.name_prefix}${var.environment}: set name_prefix and environment as they were, or use another state (infra/state)."
+    }
+  }
+}
+
 # Where earlier versions kept the parts.
 moved {
   from = module.table

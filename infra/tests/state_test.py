@@ -44,12 +44,16 @@ if program in ("cargo", "zig"):
     answer("1.0.0")
 if program == "terraform":
     if "output" in asked:
-        value = account["function" if "reconciler_function_name" in asked else "table"]
+        # The state is of prod, unless the account says otherwise.
+        table = account["table"] if data.split("/")[-1].startswith("prod") or account["one_state"] else ""
+        value = account["function"] if "reconciler_function_name" in asked else table
         answer(value, 0 if value else 1)
     if "state" in asked:
         answer(account["left"])
     answer()
 
+if asked == ["--version"]:
+    answer(account["cli"] + " Python/3.13.7 Linux/6.1")
 verb = " ".join(asked[:2])
 bucket, buckets = option("--bucket"), account["buckets"]
 if verb == "sts get-caller-identity":
@@ -64,8 +68,10 @@ if verb == "s3api head-bucket":
     if bucket not in buckets:
         answer(status=254, error="An error occurred (404) when calling the HeadBucket operation: Not Found")
     if buckets[bucket]["owner"] != option("--expected-bucket-owner"):
-        answer(status=254, error="An error occurred (403) when calling the HeadBucket operation: Forbidden")
+        answer(status=254, error=f"An error occurred (403) when calling the HeadBucket operation for {bucket}: Forbidden")
     answer()
+if verb == "s3api get-bucket-location":
+    answer(buckets[bucket].get("region", option("--region") if "-" in bucket else "None"))
 if verb == "s3api create-bucket":
     buckets[bucket] = {"owner": "111122223333", "where": option("--create-bucket-configuration")}
     answer("{}")
@@ -112,6 +118,7 @@ class Commands(unittest.TestCase):
             login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error=""
         )
         self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False, function="")
+        self.account(cli="aws-cli/2.31.0", one_state=False)
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -147,7 +154,8 @@ class Commands(unittest.TestCase):
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
         self.assertIn(says or "", said)
-        self.log = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        asked = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        self.log = [call for call in asked if call != ["aws", "--version"]]
         return [
             call[1:]
             for call in self.log
@@ -242,6 +250,53 @@ class Commands(unittest.TestCase):
             folders.add(applied[-1])
         self.assertEqual((len(keys), len(folders)), (4, 4))
         self.assertIn("-var=region=us-east-1", applied)
+
+    SETTLED = {"owner": "111122223333", "put-bucket-versioning": []}
+
+    def test_each_prefix_has_its_own_key_and_folder(self):
+        """A second installation in the same account would else be planned on the state of the first."""
+        self.account(buckets={BUCKET: self.SETTLED})
+        key = "-backend-config=key=sluice/eu-central-1/{}prod/terraform.tfstate"
+        (first,) = self.task("infra:apply", "ENV=prod")
+        self.assertIn(key.format(""), self.inits()[0])
+        (second,) = self.task("infra:apply", "ENV=prod", TF_VAR_name_prefix="acme-")
+        self.assertIn(key.format("acme-"), self.inits()[0])
+        self.assertEqual(second[-1], first[-1].replace("/prod-", "/acme-prod-"))
+        clone = self.clone_with(name_prefix='"other-"')
+        (third,) = self.task("infra:apply", "ENV=prod", clone=clone, TF_VAR_name_prefix="acme-")
+        self.assertIn(key.format("other-"), self.inits()[0], "a file wins over the shell, as in Terraform")
+        self.assertTrue(third[-1].endswith("/other-prod-eu-central-1"))
+
+    def test_a_state_of_another_table_is_refused(self):
+        self.account(buckets={BUCKET: self.SETTLED}, one_state=True)
+        said = "this state is of the table ontopix-vendor-buckets-prod, and the variables name"
+        for words, shell in ((["ENV=prod"], {"TF_VAR_name_prefix": "acme-"}), (["ENV=pre"], {})):
+            self.assertEqual(self.task("infra:apply", *words, fails=True, says=said, **shell), [])
+
+    def test_a_bucket_of_another_region_is_asked_there(self):
+        self.account(buckets={"mine": self.SETTLED | {"region": "us-west-2"}})
+        (applied,) = self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine")
+        self.assertIn("-backend-config=region=us-west-2", self.inits()[0])
+        self.assertIn("-var=region=eu-central-1", applied)
+        # S3 says None of its first Region, and EU of an old bucket.
+        for location, region in (("None", "us-east-1"), ("EU", "eu-west-1")):
+            self.account(buckets={"mine": self.SETTLED | {"region": location}})
+            self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine")
+            self.assertIn(f"-backend-config=region={region}", self.inits()[0])
+
+    def test_a_bucket_of_another_account_is_used_if_its_account_is_named(self):
+        self.account(buckets={"mine-404": self.SETTLED | {"owner": "444455556666"}})
+        refused = "is not account 111122223333's"
+        words = ("infra:apply", "ENV=pre", "STATE_BUCKET=mine-404")
+        self.assertEqual(self.task(*words, fails=True, says=refused), [])
+        self.assertEqual(len(self.task(*words, STATE_BUCKET_OWNER="444455556666")), 1)
+
+    def test_another_aws_cli_is_refused(self):
+        self.account(buckets={BUCKET: self.SETTLED}, cli="aws-cli/1.46.3")
+        says = "the AWS CLI is aws-cli/1.46.3: install version 2"
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says=says), [])
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", fails=True, says=says)
+        self.assertEqual(self.live(), 11)
 
     def test_a_folder_that_the_shell_names_is_refused(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
@@ -390,7 +445,7 @@ class Commands(unittest.TestCase):
 
     def test_the_state_names_the_function_if_it_is_at_hand(self):
         clone = self.clone_with(name_prefix='"another-"')
-        (clone / "infra/.terraform/prod-eu-central-1").mkdir(parents=True)
+        (clone / "infra/.terraform/another-prod-eu-central-1").mkdir(parents=True)
         self.account(function="sluice-reconciler-prod")
         self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone)
         self.assertEqual(self.live(), 9)

@@ -26,8 +26,8 @@ resource "aws_lambda_function" "reconciler" {
   timeout       = 60
   tags          = var.tags
 
-  # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper. Null
-  # reserves none: an account whose quota is ten may reserve nothing.
+  # By default none: an account whose quota is ten may reserve nothing. Two sweeps at once do no harm, since every
+  # write of theirs is conditional.
   reserved_concurrent_executions = var.reserved_concurrency
 
   environment {

@@ -139,9 +139,9 @@ variable "metrics" {
 }
 
 variable "reserved_concurrency" {
-  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none, for an account whose quota is too low."
+  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none: a new account, whose quota is ten, may reserve nothing. Two sweeps at once do no harm."
   type        = number
-  default     = 1
+  default     = null
 }
 
 variable "permissions_boundary_arn" {
