@@ -15,6 +15,7 @@ module "sluice" {
   package_s3                  = var.package_s3
   architecture                = var.architecture
   reserved_concurrency        = var.reserved_concurrency
+  pin_version                 = var.pin_version
   schedule_expression         = var.schedule_expression
   longest_gap_minutes         = var.longest_gap_minutes
   log_level                   = var.log_level
@@ -53,6 +54,13 @@ resource "terraform_data" "installation" {
       condition     = self.output == "${var.name_prefix}${var.environment}"
       error_message = "This state is of ${self.output}, and the variables name ${var.name_prefix}${var.environment}: set name_prefix and environment as they were, or use another state (infra/state)."
     }
+  }
+}
+
+check "the_newest_version_runs" {
+  assert {
+    condition     = var.pin_version == null
+    error_message = "pin_version keeps the reconciler at version ${coalesce(var.pin_version, "-")}: what an apply publishes does not run until it is taken out."
   }
 }
 

@@ -110,6 +110,16 @@ run "a_state_of_another_prefix_is_refused" {
   expect_failures = [terraform_data.installation]
 }
 
+run "that_a_version_is_pinned_is_said_at_each_plan" {
+  command = plan
+
+  variables {
+    pin_version = "3"
+  }
+
+  expect_failures = [check.the_newest_version_runs]
+}
+
 run "topics_of_another_region_are_refused" {
   command = plan
 

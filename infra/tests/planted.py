@@ -126,7 +126,7 @@ FAULTS = [
     (
         "the alias stays at what was uploaded last",
         RECONCILER,
-        "function_version = aws_lambda_function.reconciler.version",
+        "function_version = coalesce(var.pin_version, aws_lambda_function.reconciler.version)",
         'function_version = "$LATEST"',
     ),
     (

@@ -71,7 +71,7 @@ if verb == "s3api head-bucket":
         answer(status=254, error=f"An error occurred (403) when calling the HeadBucket operation for {bucket}: Forbidden")
     answer()
 if verb == "s3api get-bucket-location":
-    answer(buckets[bucket].get("region", option("--region") if "-" in bucket else "None"))
+    answer(buckets[bucket].get("region", option("--region")))
 if verb == "s3api create-bucket":
     buckets[bucket] = {"owner": "111122223333", "where": option("--create-bucket-configuration")}
     answer("{}")
@@ -83,6 +83,19 @@ if verb.startswith("s3api put-"):
         answer(status=255, error="connection was closed")
     buckets[bucket][asked[1]] = asked[asked.index("--region") + 2 :]
     answer()
+if verb == "lambda invoke":
+    if option("--function-name") != "sluice-reconciler-prod:live":
+        answer(status=254, error="An error occurred (ResourceNotFoundException)")
+    pathlib.Path(asked[-1]).write_text(account["report"])
+    answer(account["function_error"])
+if verb == "cloudwatch describe-alarms":
+    if "--alarm-names" in asked:
+        answer(account["topic"])
+    state = account["no_sweep"].pop(0) if len(account["no_sweep"]) > 1 else account["no_sweep"][0]
+    lines = [f"sluice-prod-no-sweep\\t{state}", *account["alarms"]]
+    answer("\\n".join(one for one in lines if one.startswith(option("--alarm-name-prefix"))))
+if verb == "sns list-subscriptions-by-topic":
+    answer(account["subscriptions"])
 if verb.startswith("lambda "):
     live = account["live"]
     if live is None or option("--function-name") != "sluice-reconciler-prod":
@@ -119,6 +132,9 @@ class Commands(unittest.TestCase):
         )
         self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False, function="")
         self.account(cli="aws-cli/2.31.0", one_state=False)
+        topic = "arn:aws:sns:eu-central-1:111122223333:now"
+        self.account(function_error="None", report='{"restored":0}', topic=topic, no_sweep=["OK"])
+        self.account(alarms=["sluice-prod-leak\tOK"], subscriptions=f"email\t{topic}:0193")
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -384,6 +400,32 @@ class Commands(unittest.TestCase):
                 [call for call in self.log if call[0] == "cargo"], f"{command} builds what nobody deploys"
             )
 
+    def verify(self, says, *words, fails=False, **account):
+        self.account(**account)
+        self.task("infra:verify", "ENV=prod", *words, fails=fails, says=says, VERIFY_SECS="2", VERIFY_PAUSE_SECS="0.2")
+
+    def test_an_installation_is_healthy_when_it_swept_and_somebody_would_be_paged(self):
+        self.verify('swept: {"restored":0}', no_sweep=["INSUFFICIENT_DATA", "INSUFFICIENT_DATA", "OK"])
+        self.verify("2 alarms in eu-central-1: none is on, no-sweep is OK")
+        self.verify(":now reaches:      1 email")
+        self.assertTrue(all(call[call.index("--region") + 1] == "eu-central-1" for call in self.log), self.log)
+
+    def test_each_way_to_be_unhealthy_fails(self):
+        healthy = json.loads((self.folder / "account.json").read_text())
+        faults = {
+            "the sweep failed (Unhandled)": {"function_error": "Unhandled", "report": "the role may not call Scan"},
+            "these alarms are on: sluice-prod-leak": {"alarms": ["sluice-prod-leak\tALARM"]},
+            "these alarms are on: sluice-prod-no-sweep": {"no_sweep": ["INSUFFICIENT_DATA", "ALARM"]},
+            "no-sweep is still INSUFFICIENT_DATA": {"no_sweep": ["INSUFFICIENT_DATA"]},
+            "no-sweep has no topic": {"topic": "None"},
+            "has no subscription that was confirmed": {"subscriptions": "email\tPendingConfirmation"},
+        }
+        for says, fault in faults.items():
+            self.verify(says, fails=True, **healthy | fault)
+        clone = self.clone_with(name_prefix='"acme-"')
+        self.account(**healthy)
+        self.task("infra:verify", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod cannot be started")
+
     def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
         self.task(
             "infra:rollback", "ENV=prod", says="11     published 2026-11-03T10:00:00.000+0000   <- live"
@@ -399,6 +441,8 @@ class Commands(unittest.TestCase):
         back, clone = "task infra:rollback ENV=prod REGION=eu-central-1 VERSION=11", self.clone_with()
         self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone, says=back)
         self.assertEqual(self.live(), 9)
+        self.task("infra:rollback", "ENV=prod", "VERSION=10", clone=clone, says='pin_version = "10"')
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone)
         words = ("ENV=prod", "VERSION=12", "REGION=eu-west-1")
         self.task("infra:rollback", *words, clone=clone, says="sluice-reconciler-prod in eu-west-1")
         self.assertEqual(self.live(), 12)

@@ -51,12 +51,13 @@ resource "aws_lambda_function" "reconciler" {
   }
 }
 
-# What the schedule starts. An apply moves it to the version that the apply published; `task infra:rollback` moves it back.
+# What the schedule starts. An apply moves it to the version that the apply published; `task infra:rollback` moves
+# it back, and pin_version keeps it there.
 resource "aws_lambda_alias" "live" {
   name             = "live"
   description      = "The version that the schedule starts."
   function_name    = aws_lambda_function.reconciler.function_name
-  function_version = aws_lambda_function.reconciler.version
+  function_version = coalesce(var.pin_version, aws_lambda_function.reconciler.version)
 }
 
 resource "aws_cloudwatch_log_group" "reconciler" {

@@ -55,6 +55,17 @@ variable "architecture" {
   }
 }
 
+variable "pin_version" {
+  description = "Version of the function that the alias live stays at, as after a rollback. Null: each apply moves it to the version that it publishes."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.pin_version == null || can(regex("^[1-9][0-9]*$", var.pin_version))
+    error_message = "pin_version is the number of a version: `task infra:rollback` lists them."
+  }
+}
+
 variable "schedule_expression" {
   description = "When to run, as EventBridge writes it."
   type        = string

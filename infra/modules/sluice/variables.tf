@@ -96,6 +96,12 @@ variable "reserved_concurrency" {
   default     = null
 }
 
+variable "pin_version" {
+  description = "Version of the function that the alias live stays at, as after a rollback. Null: each apply moves it to the version that it publishes."
+  type        = string
+  default     = null
+}
+
 variable "schedule_expression" {
   description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often. Alarms follow it."
   type        = string
