@@ -8,6 +8,7 @@ table. Needs task.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -180,6 +181,17 @@ class Commands(unittest.TestCase):
 
     def inits(self):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
+
+    def test_the_list_of_tasks_fits_on_a_screen(self):
+        """What is not listed says what it does, if it is asked."""
+        listed = subprocess.run(["task", "--list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        self.assertLessEqual(len(listed.splitlines()), 34, listed)
+        for name in ("infra:apply", "infra:verify", "infra:rollback", "buckets:apply", "test:compatible"):
+            self.assertIn(f"* {name}:", listed)
+        every = re.findall(r"^  ([a-z][a-z:0-9-]*):\n((?:    .*\n|\n)*)", (ROOT / "Taskfile.yml").read_text(), re.M)
+        self.assertGreater(len(every), 50)
+        silent = [name for name, body in every if not re.search(r"^    (desc|summary): ", body, re.M)]
+        self.assertEqual([name for name in silent if name != "default" and not name.endswith(":pre")], [])
 
     def test_apply_works_with_nothing_but_credentials(self):
         (applied,) = self.task(
