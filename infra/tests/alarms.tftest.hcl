@@ -25,7 +25,8 @@ run "each_alarm_watches_what_its_name_says" {
       for name, a in aws_cloudwatch_metric_alarm.this : name => join(" ", [
         "${a.namespace}/${a.metric_name}",
         join(",", [for k, v in a.dimensions : "${k}=${v}"]),
-        a.statistic, a.comparison_operator, a.threshold, "${a.period}s", "${a.datapoints_to_alarm}/${a.evaluation_periods}", a.treat_missing_data,
+        a.statistic, a.comparison_operator, a.threshold, "${a.period}s",
+        "${a.datapoints_to_alarm}/${a.evaluation_periods}", a.treat_missing_data,
       ])
       } == {
       reconciler-errors  = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 2/3 notBreaching"
@@ -61,8 +62,15 @@ run "throttled_reads_and_writes_are_added_up" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.throttles.metric_query :
       q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
-      && { for q in aws_cloudwatch_metric_alarm.throttles.metric_query : q.id => one(q.metric).metric_name if length(q.metric) == 1 } == { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" }
-      && alltrue([for q in aws_cloudwatch_metric_alarm.throttles.metric_query : one(q.metric).dimensions.TableName == "the-table" && one(q.metric).namespace == "AWS/DynamoDB" && one(q.metric).stat == "Sum" && one(q.metric).period == 300 if length(q.metric) == 1])
+      && toset([
+        for q in aws_cloudwatch_metric_alarm.throttles.metric_query : join(" ", [
+          q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        ]) == toset([
+        "reads AWS/DynamoDB ReadThrottleEvents the-table Sum 300",
+        "writes AWS/DynamoDB WriteThrottleEvents the-table Sum 300",
+      ])
     )
     error_message = "Reads and writes that the table throttled are added up."
   }
@@ -116,7 +124,12 @@ run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
       one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
         q.expression
       if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, FILL(sweeps, 0))"
-      && one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == "sweeps Sluice Sweeps pre Sum 300"
+      && one([
+        for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [
+          q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+      ]) == "sweeps Sluice Sweeps pre Sum 300"
       && aws_cloudwatch_metric_alarm.no_sweep.comparison_operator == "LessThanThreshold"
       && aws_cloudwatch_metric_alarm.no_sweep.threshold == 1
       && aws_cloudwatch_metric_alarm.no_sweep.datapoints_to_alarm == 3
@@ -196,7 +209,10 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
       one(q.metric).period if length(q.metric) == 1]) == 3600
-      && { for name, a in aws_cloudwatch_metric_alarm.this : name => a.period if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name) } == {
+      && {
+        for name, a in aws_cloudwatch_metric_alarm.this : name => a.period
+        if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name)
+        } == {
         reconciler-errors = 3600
         dead-letters      = 3600
         drift             = 3600
@@ -260,7 +276,12 @@ run "dynamodbs_own_failures_are_added_up_over_operations" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query :
       q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
-      && toset([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName, one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == toset([
+      && toset([
+        for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [
+          one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName,
+          one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        ]) == toset([
         for operation in ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan", "TransactWriteItems"] :
         "AWS/DynamoDB SystemErrors the-table ${operation} Sum 60"
       ])
@@ -283,7 +304,12 @@ run "dynamodb_out_for_callers_is_five_minutes_of_ten" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query :
       q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
-      && { for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1 } == {
+      && {
+        for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [
+          one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        } == {
         unavailable = "Sluice Unavailable the-table Sum 60"
         out         = "Sluice DynamoDbOut the-table Sum 60"
       }

@@ -89,7 +89,15 @@ run "paths_boundaries_tags_and_keys_arrive" {
     condition = (
       aws_iam_role.reconciler.path == "/sluice/"
       && aws_iam_role.reconciler.permissions_boundary == "arn:aws:iam::111122223333:policy/the-boundary"
-      && alltrue([for tags in [aws_iam_role.reconciler.tags, aws_lambda_function.reconciler.tags, aws_cloudwatch_log_group.reconciler.tags, aws_cloudwatch_event_rule.schedule.tags, aws_sqs_queue.dead_letters.tags] : tags == tomap({ Team = "platform" })])
+      && alltrue([
+        for tags in [
+          aws_iam_role.reconciler.tags,
+          aws_lambda_function.reconciler.tags,
+          aws_cloudwatch_log_group.reconciler.tags,
+          aws_cloudwatch_event_rule.schedule.tags,
+          aws_sqs_queue.dead_letters.tags,
+        ] : tags == tomap({ Team = "platform" })
+      ])
     )
     error_message = "The account's rules reach the role, and tags everything that takes them."
   }
