@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PLANNED = json.loads((ROOT / "infra/tests/planned/prod.json").read_text())
 RECORDER = (ROOT / "crates/sluice-table/src/emf/recorder.rs").read_text()
 TABLE, FUNCTION = "ontopix-vendor-buckets-prod", "sluice-reconciler-prod"
+# What an alarm names if no runbook is given: the file in the repository.
+PAGE = "docs/operations.md"
 RUNBOOK, REGION = "https://example.com/operations.md", "eu-central-1"
 
 # What callers print names the environment by the table.
@@ -73,7 +75,11 @@ def parameters() -> dict:
         "CriticalTopicArn": parameter("SNS topic of urgent alarms (act now). Required in prod.", ""),
         "WarningTopicArn": parameter("SNS topic of all other alarms.", ""),
         "AlarmActionsEnabled": parameter("Whether alarms notify their topics.", "true", AllowedValues=["true", "false"]),
-        "RunbookUrl": parameter("Page that says what to do; the alarm's name is its anchor.", "docs/operations.md"),
+        "RunbookUrl": parameter(
+            "Page that says what to do; the alarm's name is its anchor. Prod needs one (https).",
+            PAGE,
+            AllowedPattern=rf"https://[^ #]+|{re.escape(PAGE)}",
+        ),
         "FirstSweepDue": parameter(
             "When no-sweep begins to count, in seconds since 1970: half an hour after the deployment.", 0
         ),
@@ -83,7 +89,7 @@ def parameters() -> dict:
         "LogRetentionDays": parameter("Days that the logs are kept.", 90),
         "Metrics": parameter("What sweeps publish.", "all", AllowedValues=["all", "alarms"]),
         "SlowestCallSeconds": parameter("The longest that a call may take.", 900),
-        "ReservedConcurrency": parameter("Executions kept for the function; 0 keeps none, for a new account.", 1),
+        "ReservedConcurrency": parameter("Executions kept for the function; 0 keeps none. A new account can keep none.", 0),
         **{
             name: parameter("Threshold of an alarm, as in infra/variables.tf.", default) for name, default in thresholds.items()
         },
@@ -111,10 +117,17 @@ RULES = {
             {
                 "Assert": {"Fn::Not": [{"Fn::Equals": [{"Ref": "CriticalTopicArn"}, ""]}]},
                 "AssertDescription": "prod needs CriticalTopicArn: an SNS topic that reaches whoever is on call.",
-            }
+            },
+            {
+                "Assert": {"Fn::Not": [{"Fn::Equals": [{"Ref": "RunbookUrl"}, PAGE]}]},
+                "AssertDescription": "prod needs RunbookUrl: where whoever is on call reads the runbook (https).",
+            },
         ],
     }
 }
+
+# The first parts of other kinds of keys: a vendor of such a name would have the rows of all vendors.
+NO_VENDORS = ["lease", "load", "ticket"]
 
 
 def unless(condition: str, value, otherwise=None) -> dict:
@@ -246,7 +259,8 @@ def table() -> dict:
     }
     return {
         "Type": "AWS::DynamoDB::Table",
-        "DeletionPolicy": "Retain",
+        # A first deployment that fails leaves no table in the way of the second.
+        "DeletionPolicy": "RetainExceptOnCreate",
         "UpdateReplacePolicy": "Retain",
         "Properties": {
             "TableName": named(planned["name"]),
@@ -450,9 +464,20 @@ def product() -> dict:
             "NamePrefix": parameter("What every name begins with.", "", AllowedPattern="[A-Za-z0-9-]{0,20}"),
             "TableArn": parameter("Output TableArn of the stack with the table."),
             "Product": parameter(
-                "Ends the policy's name. A product with several vendors has a stack for each: chat-openai, chat-anthropic."
+                "Ends the policy's name. A product with several vendors has a stack for each: chat-openai, chat-anthropic.",
+                AllowedPattern="[A-Za-z0-9_.-]{1,64}",
             ),
-            "Vendor": parameter("The vendor, as in the names of its buckets.", AllowedPattern="[a-z0-9][a-z0-9._-]*"),
+            "Vendor": parameter("The vendor, as in the names of its buckets.", AllowedPattern="[A-Za-z0-9_.:/@-]+"),
+        },
+        "Rules": {
+            "OneVendor": {
+                "Assertions": [
+                    {
+                        "Assert": {"Fn::Not": [{"Fn::Contains": [NO_VENDORS, {"Ref": "Vendor"}]}]},
+                        "AssertDescription": "Vendor is the first part of a bucket's name, and not lease, load or ticket.",
+                    }
+                ]
+            }
         },
         "Resources": {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": made}},
         "Outputs": {"PolicyArn": {"Value": {"Ref": "Policy"}}},

@@ -15,6 +15,7 @@ module "sluice" {
   package_s3                  = var.package_s3
   architecture                = var.architecture
   reserved_concurrency        = var.reserved_concurrency
+  pin_version                 = var.pin_version
   schedule_expression         = var.schedule_expression
   longest_gap_minutes         = var.longest_gap_minutes
   log_level                   = var.log_level
@@ -39,6 +40,28 @@ module "sluice" {
   iam_path                    = var.iam_path
   permissions_boundary_arn    = var.permissions_boundary_arn
   tags                        = var.tags
+}
+
+# What this state is of, as it was at the first apply. A plan with another prefix would replace everything, the
+# table first; each prefix has a state of its own (infra/state).
+resource "terraform_data" "installation" {
+  input = "${var.name_prefix}${var.environment}"
+
+  lifecycle {
+    ignore_changes = [input]
+
+    postcondition {
+      condition     = self.output == "${var.name_prefix}${var.environment}"
+      error_message = "This state is of ${self.output}, and the variables name ${var.name_prefix}${var.environment}: set name_prefix and environment as they were, or use another state (infra/state)."
+    }
+  }
+}
+
+check "the_newest_version_runs" {
+  assert {
+    condition     = var.pin_version == null
+    error_message = "pin_version keeps the reconciler at version ${coalesce(var.pin_version, "-")}: what an apply publishes does not run until it is taken out."
+  }
 }
 
 # Where earlier versions kept the parts.

@@ -25,7 +25,8 @@ run "each_alarm_watches_what_its_name_says" {
       for name, a in aws_cloudwatch_metric_alarm.this : name => join(" ", [
         "${a.namespace}/${a.metric_name}",
         join(",", [for k, v in a.dimensions : "${k}=${v}"]),
-        a.statistic, a.comparison_operator, a.threshold, "${a.period}s", "${a.datapoints_to_alarm}/${a.evaluation_periods}", a.treat_missing_data,
+        a.statistic, a.comparison_operator, a.threshold, "${a.period}s",
+        "${a.datapoints_to_alarm}/${a.evaluation_periods}", a.treat_missing_data,
       ])
       } == {
       reconciler-errors  = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 2/3 notBreaching"
@@ -33,21 +34,20 @@ run "each_alarm_watches_what_its_name_says" {
       leak               = "Sluice/LeakSuspected Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
       expired-but-alive  = "Sluice/ExpiredButAlive Environment=pre Sum GreaterThanOrEqualToThreshold 1 900s 1/1 ignore"
       clock-offset       = "Sluice/ClockOffset Environment=pre Maximum GreaterThanThreshold 1000 900s 1/1 ignore"
-      already-capped     = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      already-capped     = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 900s 4/4 ignore"
       restored-slots     = "Sluice/RestoredSlots Environment=pre Sum GreaterThanOrEqualToThreshold 10 900s 4/4 ignore"
       unparsable-rows    = "Sluice/Unparsable Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
-      unfinished-sweeps  = "Sluice/SegmentsUnscanned Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      unfinished-sweeps  = "Sluice/SegmentsUnscanned Environment=pre Minimum GreaterThanOrEqualToThreshold 1 900s 4/4 ignore"
       unreadable-buckets = "Sluice/UnreadableBuckets Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
       refused-leases     = "Sluice/Refused Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 ignore"
-      leases-left        = "Sluice/Left Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
-      deadline-hit       = "Sluice/DeadlineHit Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 ignore"
+      leases-left        = "Sluice/Left Environment=pre Minimum GreaterThanOrEqualToThreshold 1 900s 4/4 ignore"
+      deadline-hit       = "Sluice/DeadlineHit Environment=pre Minimum GreaterThanOrEqualToThreshold 1 900s 4/4 ignore"
       dead-letters       = "AWS/SQS/NumberOfMessagesSent QueueName=the-queue Sum GreaterThanThreshold 0 300s 2/3 notBreaching"
       caller-refusals    = "Sluice/CallerRefusals Environment=pre Sum GreaterThanOrEqualToThreshold 1000 900s 4/4 ignore"
       refusals           = "Sluice/Refusals Environment=the-table Sum GreaterThanOrEqualToThreshold 1000 900s 4/4 notBreaching"
       vendor-refusals    = "Sluice/VendorRefusals Environment=the-table Sum GreaterThanThreshold 10 900s 1/1 notBreaching"
       shedding           = "Sluice/Shed Environment=the-table Sum GreaterThanOrEqualToThreshold 1 300s 3/3 notBreaching"
       dynamodb-faltered  = "Sluice/Unavailable Environment=the-table Sum GreaterThanThreshold 0 900s 1/1 notBreaching"
-      hot-key            = "AWS/DynamoDB/WriteKeyRangeThroughputThrottleEvents TableName=the-table Sum GreaterThanThreshold 0 300s 1/1 notBreaching"
     }
     error_message = "An alarm watches something else than it should."
   }
@@ -61,9 +61,16 @@ run "throttled_reads_and_writes_are_added_up" {
   assert {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.throttles.metric_query :
-      q.expression if q.return_data == true]) == "FILL(reads, 0) + FILL(writes, 0)"
-      && { for q in aws_cloudwatch_metric_alarm.throttles.metric_query : q.id => one(q.metric).metric_name if length(q.metric) == 1 } == { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" }
-      && alltrue([for q in aws_cloudwatch_metric_alarm.throttles.metric_query : one(q.metric).dimensions.TableName == "the-table" && one(q.metric).namespace == "AWS/DynamoDB" && one(q.metric).stat == "Sum" && one(q.metric).period == 300 if length(q.metric) == 1])
+      q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
+      && toset([
+        for q in aws_cloudwatch_metric_alarm.throttles.metric_query : join(" ", [
+          q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        ]) == toset([
+        "reads AWS/DynamoDB ReadThrottleEvents the-table Sum 300",
+        "writes AWS/DynamoDB WriteThrottleEvents the-table Sum 300",
+      ])
     )
     error_message = "Reads and writes that the table throttled are added up."
   }
@@ -80,6 +87,31 @@ run "throttled_reads_and_writes_are_added_up" {
   }
 }
 
+# CloudWatch ignores missing data of AWS/DynamoDB: without FILL the alarm would go off once, and never end.
+run "a_hot_key_is_an_alarm_that_ends" {
+  module {
+    source = "./modules/alarms"
+  }
+
+  assert {
+    condition = (
+      one([for q in aws_cloudwatch_metric_alarm.hot_key.metric_query :
+      q.expression if q.return_data == true]) == "FILL(key, 0)"
+      && one([
+        for q in aws_cloudwatch_metric_alarm.hot_key.metric_query : join(" ", [
+          one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+      ]) == "AWS/DynamoDB WriteKeyRangeThroughputThrottleEvents the-table Sum 300"
+      && aws_cloudwatch_metric_alarm.hot_key.comparison_operator == "GreaterThanThreshold"
+      && aws_cloudwatch_metric_alarm.hot_key.threshold == 0
+      && aws_cloudwatch_metric_alarm.hot_key.datapoints_to_alarm == 1
+      && aws_cloudwatch_metric_alarm.hot_key.evaluation_periods == 2
+    )
+    error_message = "A key that is throttled in one of two periods is an alarm: the newest may not have arrived yet."
+  }
+}
+
 # 1 March 2026, 00:30 UTC is 1772325000; a quarter of an hour and three intervals later the first sweep is
 # due.
 run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
@@ -91,8 +123,13 @@ run "no_sweep_waits_for_the_first_sweep_and_then_for_three" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
         q.expression
-      if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, sweeps)"
-      && one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == "sweeps Sluice Sweeps pre Sum 300"
+      if q.return_data == true]) == "IF(EPOCH(TIME_SERIES(1)) < ${1772325000 + 900 + 900}, 1, FILL(sweeps, 0))"
+      && one([
+        for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query : join(" ", [
+          q.id, one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+      ]) == "sweeps Sluice Sweeps pre Sum 300"
       && aws_cloudwatch_metric_alarm.no_sweep.comparison_operator == "LessThanThreshold"
       && aws_cloudwatch_metric_alarm.no_sweep.threshold == 1
       && aws_cloudwatch_metric_alarm.no_sweep.datapoints_to_alarm == 3
@@ -122,6 +159,20 @@ run "a_leap_year_has_its_day" {
     )
     error_message = "The last minute of 2028 is 1861919940."
   }
+}
+
+run "a_time_with_an_offset_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    installed_at = "2026-03-01T01:30:00+01:00"
+  }
+
+  expect_failures = [var.installed_at]
 }
 
 run "the_time_of_the_first_plan_stays" {
@@ -158,15 +209,18 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.no_sweep.metric_query :
       one(q.metric).period if length(q.metric) == 1]) == 3600
-      && { for name, a in aws_cloudwatch_metric_alarm.this : name => a.period if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name) } == {
+      && {
+        for name, a in aws_cloudwatch_metric_alarm.this : name => a.period
+        if contains(["reconciler-errors", "dead-letters", "drift", "restored-slots", "deadline-hit"], name)
+        } == {
         reconciler-errors = 3600
         dead-letters      = 3600
         drift             = 3600
         restored-slots    = 3600
-        deadline-hit      = 10800
+        deadline-hit      = 3600
       }
     )
-    error_message = "Periods follow the schedule: each holds at least one sweep, and what lasts is seen in three."
+    error_message = "Periods follow the schedule: each holds at least one sweep, and what lasts is seen in four."
   }
 
   assert {
@@ -176,7 +230,7 @@ run "a_slow_schedule_is_no_alarm_for_ever" {
         caller-refusals = "In each of four periods of 60 minutes, callers have been refused slots or shed requests 88 times"
         refusals        = "In each of four periods of 15 minutes, callers that print metrics were refused 88 times"
         vendor-refusals = "more than 99 times in 15 minutes"
-        deadline-hit    = "For 180 minutes"
+        deadline-hit    = "For 240 minutes"
       } : strcontains(aws_cloudwatch_metric_alarm.this[name].alarm_description, words)
     ])
     error_message = "The text of an alarm has the alarm's own threshold and period."
@@ -222,17 +276,22 @@ run "dynamodbs_own_failures_are_added_up_over_operations" {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query :
       q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
-      && toset([for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName, one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1]) == toset([
+      && toset([
+        for q in aws_cloudwatch_metric_alarm.system_errors.metric_query : join(" ", [
+          one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.TableName,
+          one(q.metric).dimensions.Operation, one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        ]) == toset([
         for operation in ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Scan", "TransactWriteItems"] :
         "AWS/DynamoDB SystemErrors the-table ${operation} Sum 60"
       ])
       && aws_cloudwatch_metric_alarm.system_errors.comparison_operator == "GreaterThanOrEqualToThreshold"
       && aws_cloudwatch_metric_alarm.system_errors.threshold == 10
       && aws_cloudwatch_metric_alarm.system_errors.datapoints_to_alarm == 5
-      && aws_cloudwatch_metric_alarm.system_errors.evaluation_periods == 5
+      && aws_cloudwatch_metric_alarm.system_errors.evaluation_periods == 8
       && aws_cloudwatch_metric_alarm.system_errors.treat_missing_data == "notBreaching"
     )
-    error_message = "Five minutes of DynamoDB's own failures are an alarm, whatever the operation."
+    error_message = "Five of eight minutes of DynamoDB's own failures are an alarm, whatever the operation: the newest may be late."
   }
 }
 
@@ -244,8 +303,13 @@ run "dynamodb_out_for_callers_is_five_minutes_of_ten" {
   assert {
     condition = (
       one([for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query :
-      q.expression if q.return_data == true]) == "FILL(unavailable, 0) + FILL(out, 0)"
-      && { for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment, one(q.metric).stat, one(q.metric).period]) if length(q.metric) == 1 } == {
+      q.expression if q.return_data == true]) == "SUM(FILL(METRICS(), 0))"
+      && {
+        for q in aws_cloudwatch_metric_alarm.dynamodb_unavailable.metric_query : q.id => join(" ", [
+          one(q.metric).namespace, one(q.metric).metric_name, one(q.metric).dimensions.Environment,
+          one(q.metric).stat, one(q.metric).period,
+        ]) if length(q.metric) == 1
+        } == {
         unavailable = "Sluice Unavailable the-table Sum 60"
         out         = "Sluice DynamoDbOut the-table Sum 60"
       }
@@ -337,7 +401,13 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [
+        aws_cloudwatch_metric_alarm.no_sweep,
+        aws_cloudwatch_metric_alarm.throttles,
+        aws_cloudwatch_metric_alarm.hot_key,
+        aws_cloudwatch_metric_alarm.system_errors,
+        aws_cloudwatch_metric_alarm.dynamodb_unavailable,
+      ]) :
       length(a.alarm_description) > 80 && length(a.alarm_description) <= 1024
     ])
     error_message = "Each alarm says what it means and what to do, in what CloudWatch takes (1,024 characters)."
@@ -345,7 +415,13 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [
+        aws_cloudwatch_metric_alarm.no_sweep,
+        aws_cloudwatch_metric_alarm.throttles,
+        aws_cloudwatch_metric_alarm.hot_key,
+        aws_cloudwatch_metric_alarm.system_errors,
+        aws_cloudwatch_metric_alarm.dynamodb_unavailable,
+      ]) :
       endswith(a.alarm_description, " Runbook: https://example.com/operations.md#${trimprefix(a.alarm_name, "sluice-pre-")}")
     ])
     error_message = "Each alarm leads to its own section of the runbook."
@@ -354,7 +430,13 @@ run "every_alarm_is_named_explained_and_heard" {
   # What cannot wait is named here, and nowhere by accident.
   assert {
     condition = {
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [
+        aws_cloudwatch_metric_alarm.no_sweep,
+        aws_cloudwatch_metric_alarm.throttles,
+        aws_cloudwatch_metric_alarm.hot_key,
+        aws_cloudwatch_metric_alarm.system_errors,
+        aws_cloudwatch_metric_alarm.dynamodb_unavailable,
+      ]) :
       trimprefix(a.alarm_name, "sluice-pre-") => one(a.alarm_actions)
       if one(a.alarm_actions) != "arn:aws:sns:eu-central-1:111122223333:tomorrow"
       } == {
@@ -366,7 +448,13 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [
+        aws_cloudwatch_metric_alarm.no_sweep,
+        aws_cloudwatch_metric_alarm.throttles,
+        aws_cloudwatch_metric_alarm.hot_key,
+        aws_cloudwatch_metric_alarm.system_errors,
+        aws_cloudwatch_metric_alarm.dynamodb_unavailable,
+      ]) :
       a.actions_enabled && length(a.alarm_actions) == 1 && a.ok_actions == a.alarm_actions
     ])
     error_message = "Each alarm tells the topics when it begins and when it ends."
@@ -394,7 +482,13 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = alltrue([
-      for a in concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.no_sweep, aws_cloudwatch_metric_alarm.throttles, aws_cloudwatch_metric_alarm.system_errors, aws_cloudwatch_metric_alarm.dynamodb_unavailable]) :
+      for a in concat(values(aws_cloudwatch_metric_alarm.this), [
+        aws_cloudwatch_metric_alarm.no_sweep,
+        aws_cloudwatch_metric_alarm.throttles,
+        aws_cloudwatch_metric_alarm.hot_key,
+        aws_cloudwatch_metric_alarm.system_errors,
+        aws_cloudwatch_metric_alarm.dynamodb_unavailable,
+      ]) :
       !a.actions_enabled && length(a.alarm_actions) == 0 && length(a.ok_actions) == 0
     ])
     error_message = "Alarms without topics and without actions are possible."

@@ -71,6 +71,11 @@ class Stack:
         }
         missing = [name for name, value in self.parameters.items() if value is None]
         assert not missing, f"parameters without a value: {missing}"
+        self.unfit = [
+            name
+            for name, one in template["Parameters"].items()
+            if "AllowedPattern" in one and not re.fullmatch(one["AllowedPattern"], str(self.parameters[name]))
+        ]
         self.rules = template.get("Rules", {})
         if "Transform" in template:
             template = transform(copy.deepcopy(template), self.parameters, {}, None)
@@ -78,18 +83,22 @@ class Stack:
         self.resources = template["Resources"]
 
     def broken(self) -> list[str]:
-        """Of the rules, what is not as asserted."""
+        """Of the rules, what is not as asserted; and each parameter that its pattern does not allow."""
         meant = [rule for rule in self.rules.values() if self.holds(rule.get("RuleCondition", True))]
         asserted = [one for rule in meant for one in rule["Assertions"]]
-        return [one["AssertDescription"] for one in asserted if not self.holds(one["Assert"])]
+        return self.unfit + [one["AssertDescription"] for one in asserted if not self.holds(one["Assert"])]
 
     def holds(self, condition) -> bool:
+        if isinstance(condition, bool):
+            return condition
         if isinstance(condition, str):
             return self.holds(self.conditions[condition])
         ((function, of),) = condition.items()
         match function:
             case "Fn::Equals":
                 return str(self.value(of[0])) == str(self.value(of[1]))
+            case "Fn::Contains":
+                return self.value(of[1]) in self.value(of[0])
             case "Fn::Not":
                 return not self.holds(of[0])
             case "Fn::Or":
@@ -362,6 +371,7 @@ LEFT_OUT = (
     'module.sluice.module.product_policy["chat"].aws_iam_policy.caller',
     'module.sluice.module.product_policy["voice"].aws_iam_policy.caller',
     "module.sluice.module.alarms.terraform_data.installed",
+    "terraform_data.installation",
 )
 
 
@@ -378,6 +388,9 @@ def compared(template: dict, parameters: dict) -> list[str]:
     found = wiring.differences(wanted, made)
     # The rules want the products' policies, which are a template of their own.
     whole = made | {address: agreed[address] for address in LEFT_OUT}
+    for address, values in agreed.items():
+        if "depends_on" in values and address in made:
+            whole[address] = made[address] | {"depends_on": values["depends_on"]}
     return found + [f"rule broken: {text}" for text in wiring.broken_rules(whole)]
 
 
@@ -401,6 +414,27 @@ class CloudFormation(unittest.TestCase):
         self.assertEqual(
             (made["ManagedPolicyName"], made["Description"]), (planned["name"], planned["description"])
         )
+
+    def test_a_product_has_the_rows_of_one_vendor_and_no_other(self):
+        def broken(**changed):
+            given = {"Environment": "prod", "TableArn": "arn", "Product": "voice", "Vendor": "elevenlabs"}
+            return Stack(template("product"), given | changed).broken()
+
+        self.assertEqual(broken(), [])
+        # `lease#*` would be the leases of every vendor.
+        for vendor in ("lease", "load", "ticket", "*", "open*", "openai#", "open?i", ""):
+            self.assertTrue(broken(Vendor=vendor), vendor)
+        for product in ("", "voice*", "voice/../x", "a b", "x" * 65):
+            self.assertEqual(broken(Product=product), ["Product"], product)
+
+    def test_a_first_deployment_that_fails_leaves_no_table_in_the_way(self):
+        table = template("sluice")["Resources"]["Table"]
+        kept = (table["DeletionPolicy"], table["UpdateReplacePolicy"])
+        self.assertEqual(kept, ("RetainExceptOnCreate", "Retain"))
+
+    def test_prod_is_refused_without_a_runbook_that_people_can_open(self):
+        for url, is_refused in (("docs/operations.md", True), ("http://example.com", True), ("https://a/b", False)):
+            self.assertEqual(bool(Stack(template("sluice"), PROD | {"RunbookUrl": url}).broken()), is_refused, url)
 
     def test_prod_is_refused_while_its_alarms_reach_nobody(self):
         broken = Stack(template("sluice"), without(PROD, "CriticalTopicArn")).broken()

@@ -1,9 +1,16 @@
 """A small model of CloudWatch: an alarm as Terraform plans it, played minute by minute against what is
-published.
+published. It follows AWS's documents ("Configuring how CloudWatch alarms treat missing data", "Using math
+expressions"):
 
-Every minute an alarm looks at its last periods, counts those that breach, and treats a period without a value
-as `treat_missing_data` says. If all periods are empty, `ignore` keeps the state. (AWS looks further back than
-that if values are missing, so an alarm may end later than here, never sooner.)
+- An alarm retrieves more periods than it evaluates: the evaluation range. If the range has as many values as
+  the alarm evaluates, the newest of them decide, however old they are; silence is not looked at.
+- If it has fewer, missing ones are filled as `treat_missing_data` says. `ignore` keeps the state, unless the
+  values that there are decide by themselves.
+- Metrics of AWS/DynamoDB always count as `ignore`, whatever the alarm says.
+- FILL makes values of what is missing, also of a newest period that is only late. So nothing is missing.
+
+What the documents leave open is a parameter: how long the range is (their examples have two periods more), how
+late a metric is, and whether FILL fills a series that has no value in the range at all.
 """
 
 import operator
@@ -16,6 +23,8 @@ COMPARED = {
     "LessThanThreshold": operator.lt,
 }
 STATISTIC = {"Sum": sum, "Maximum": max, "Minimum": min}
+# Periods of the evaluation range beyond those that the alarm evaluates.
+BEYOND = 2
 
 # Namespace, name, dimensions.
 Metric = tuple[str, str, frozenset]
@@ -43,52 +52,79 @@ def expression(alarm: dict) -> str | None:
     )
 
 
-def combined(formula: str | None, values: dict[str, float | None], is_due: bool) -> float | None:
-    """The value of an expression: the three forms that infra/modules/alarms uses, and no other."""
+Series = list[float | None]
+
+
+def combined(formula: str | None, series: dict[str, Series], is_due: list[bool], fills_empty: bool) -> Series:
+    """The values of an expression, newest first: the three forms that infra/modules/alarms uses, no other."""
+
+    def filled(name: str) -> Series:
+        if not fills_empty and all(one is None for one in series[name]):
+            return series[name]
+        return [0 if one is None else one for one in series[name]]
+
     if formula is None:
-        return values[""]
-    if since := re.fullmatch(r"IF\(EPOCH\(TIME_SERIES\(1\)\) < \w+, 1, (\w+)\)", formula):
-        return values[since[1]] if is_due else 1
+        return series[""]
+    if since := re.fullmatch(r"IF\(EPOCH\(TIME_SERIES\(1\)\) < \w+, 1, FILL\((\w+), 0\)\)", formula):
+        return [one if due else 1 for one, due in zip(filled(since[1]), is_due)]
+    if one := re.fullmatch(r"FILL\((\w+), 0\)", formula):
+        return filled(one[1])
     if formula == "SUM(FILL(METRICS(), 0))":
-        added = list(values)
-    elif re.fullmatch(r"FILL\(\w+, 0\)( \+ FILL\(\w+, 0\))*", formula):
-        added = re.findall(r"FILL\((\w+), 0\)", formula)
-    else:
-        raise ValueError(f"unknown expression: {formula}")
-    known = [values[name] for name in added if values[name] is not None]
-    return sum(known) if known else None
+        rows = zip(*(filled(name) for name in series))
+        known = ([one for one in row if one is not None] for row in rows)
+        return [sum(row) if row else None for row in known]
+    raise ValueError(f"unknown expression: {formula}")
 
 
-def states(alarm: dict, published: dict[Metric, list], end: int, due: int = 0) -> list[tuple[int, bool]]:
+def missing(alarm: dict) -> str:
+    """How the alarm treats what is missing."""
+    return "ignore" if alarm.get("namespace") == "AWS/DynamoDB" else alarm["treat_missing_data"]
+
+
+def evaluated(alarm: dict, values: Series, was: bool) -> bool:
+    """Whether the alarm is on, given the values of the evaluation range, newest first."""
+    periods, wanted, how = alarm["evaluation_periods"], alarm["datapoints_to_alarm"], missing(alarm)
+    known = [COMPARED[alarm["comparison_operator"]](one, alarm["threshold"]) for one in values if one is not None]
+    if len(known) >= periods:
+        return sum(known[:periods]) >= wanted
+    if how == "ignore" and sum(known) < wanted and all(known):
+        return was
+    to_fill = periods - len(known) if how == "breaching" else 0
+    return sum(known) + to_fill >= wanted
+
+
+def states(
+    alarm: dict,
+    published: dict[Metric, list],
+    end: int,
+    due: int = 0,
+    late: int = 0,
+    fills_empty: bool = True,
+) -> list[tuple[int, bool]]:
     """Whether the alarm is on, minute by minute until `end`.
 
-    `published` has (second, value) of each metric, in order. `due`: when a new installation is expected to
-    have swept.
+    `published` has (second, value) of each metric, in order; CloudWatch has it `late` seconds later. `due`: when
+    a new installation is expected to have swept.
     """
     metrics = looked_at(alarm)
     formula = expression(alarm)
     seconds = {of: [second for second, _ in published.get(of, [])] for of, _, _ in metrics.values()}
 
-    def value(of: Metric, statistic: str, since: int, until: int) -> float | None:
-        first, last = (bisect_right(seconds[of], at) for at in (since, until))
+    def value(of: Metric, statistic: str, since: int, until: int, now: int) -> float | None:
+        first, last = (bisect_right(seconds[of], at) for at in (since, min(until, now - late)))
         inside = [one for _, one in published.get(of, [])[first:last]]
         return STATISTIC[statistic](inside) if inside else None
 
     on, lasted = False, []
+    (period,) = {period for _, _, period in metrics.values()}
     for now in range(0, end, 60):
-        breaching, empty = 0, 0
-        for index in range(alarm["evaluation_periods"]):
-            values = {}
-            for name, (of, statistic, period) in metrics.items():
-                until = now - index * period
-                values[name] = value(of, statistic, until - period, until)
-            point = combined(formula, values, until >= due)
-            if point is None:
-                empty += 1
-                breaching += alarm["treat_missing_data"] == "breaching"
-            else:
-                breaching += COMPARED[alarm["comparison_operator"]](point, alarm["threshold"])
-        if not (alarm["treat_missing_data"] == "ignore" and empty == alarm["evaluation_periods"]):
-            on = breaching >= alarm["datapoints_to_alarm"]
+        ends = [now - index * period for index in range(alarm["evaluation_periods"] + BEYOND)]
+        series = {
+            name: [value(of, statistic, until - period, until, now) for until in ends]
+            for name, (of, statistic, _) in metrics.items()
+        }
+        # A period carries the time of its beginning.
+        is_due = [until - period >= due for until in ends]
+        on = evaluated(alarm, combined(formula, series, is_due, fills_empty), on)
         lasted.append((now, on))
     return lasted

@@ -205,7 +205,8 @@ class Sandbox:
         own = {
             "SLUICE_ENV": "sandbox",
             "SLUICE_ENDPOINT_URL": f"http://{self.address}",
-            "SLUICE_SELF_HEAL": "off",
+            # No scan, which no product may do; refusals are noted all the same.
+            "SLUICE_HEAL_BUDGET": "0",
             "SLUICE_CALLER": role,
         }
         return kept | own | {"AWS_ACCESS_KEY_ID": role, "AWS_SECRET_ACCESS_KEY": "sandbox"}
@@ -402,6 +403,29 @@ class Denial(unittest.TestCase):
             f"\n{refused} writes refused, {len(theirs)} rows of others as they were, and chat worked "
             f"all the while"
         )
+
+    def test_what_a_product_is_refused_is_counted_without_a_scan(self):
+        """Sweeps publish it, for the alarm caller-refusals."""
+        free = int(
+            next(row for key, row in self.sandbox.rows().items() if key == "elevenlabs#concurrent")["tokens"]["N"]
+        )
+
+        def refused() -> int:
+            return int(self.sandbox.rows().get("load#elevenlabs#concurrent", {}).get("refused", {"N": "0"})["N"])
+
+        before, ended = refused(), []
+        words = ("acquire", f"elevenlabs#concurrent={free}", "--hold", "60s")
+        holder = self.sandbox.begin("voice", *words)
+        self.addCleanup(holder.communicate)
+        self.addCleanup(holder.terminate)
+        end = time.monotonic() + 20
+        while self.sandbox.rows()["elevenlabs#concurrent"]["tokens"]["N"] != "0":
+            self.assertLess(time.monotonic(), end, "the slots were not taken")
+            time.sleep(0.1)
+        for _ in range(2):
+            ended.append(self.sandbox.sluice("voice", "acquire", "elevenlabs#concurrent"))
+        self.assertTrue(all(code == 75 and "denied" not in said.lower() for code, said in ended), ended)
+        self.assertEqual(refused(), before + 2, ended)
 
     def test_a_product_does_all_of_its_own_work(self):
         self.works("chat", "run", "openai#concurrent", "openai#rpm", "--", "true")

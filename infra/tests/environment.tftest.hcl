@@ -99,6 +99,38 @@ run "what_can_be_chosen_arrives" {
   }
 }
 
+# A second installation that is planned on the state of the first would replace its table.
+run "a_state_of_another_prefix_is_refused" {
+  command = plan
+
+  variables {
+    name_prefix = "acme-"
+  }
+
+  expect_failures = [terraform_data.installation]
+}
+
+run "that_a_version_is_pinned_is_said_at_each_plan" {
+  command = plan
+
+  variables {
+    pin_version = "3"
+  }
+
+  expect_failures = [check.the_newest_version_runs]
+}
+
+run "topics_of_another_region_are_refused" {
+  command = plan
+
+  variables {
+    critical_topic_arns = ["arn:aws:sns:eu-west-1:111122223333:now"]
+    warning_topic_arns  = ["arn:aws:sns:us-east-1:111122223333:tomorrow"]
+  }
+
+  expect_failures = [var.critical_topic_arns, var.warning_topic_arns]
+}
+
 run "an_unknown_environment_is_refused" {
   command = plan
 

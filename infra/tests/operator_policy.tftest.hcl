@@ -40,8 +40,10 @@ run "an_operator_changes_buckets_and_a_reader_nothing" {
           Action   = ["dynamodb:DeleteItem"]
           Resource = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
           Condition = {
-            "ForAllValues:StringNotLike" = { "dynamodb:LeadingKeys" = ["lease#*", "ticket#*", "load#directory", "load#heal", "load#sweeps"] }
-            Null                         = { "dynamodb:LeadingKeys" = "false" }
+            "ForAllValues:StringNotLike" = {
+              "dynamodb:LeadingKeys" = ["lease#*", "ticket#*", "load#directory", "load#heal", "load#sweeps"]
+            }
+            Null = { "dynamodb:LeadingKeys" = "false" }
           }
         },
       ]
@@ -85,7 +87,9 @@ run "a_key_is_used_through_dynamodb_alone" {
   assert {
     condition = alltrue([
       for policy in [aws_iam_policy.operator.policy, aws_iam_policy.reader.policy] :
-      reverse(jsondecode(policy).Statement)[0].Condition == jsondecode(jsonencode({ StringEquals = { "kms:ViaService" = "dynamodb.eu-central-1.amazonaws.com" } }))
+      reverse(jsondecode(policy).Statement)[0].Condition == jsondecode(jsonencode({
+        StringEquals = { "kms:ViaService" = "dynamodb.eu-central-1.amazonaws.com" }
+      }))
     ])
     error_message = "The key may be used through DynamoDB, and in no other way."
   }

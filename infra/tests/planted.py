@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Plants faults in copies of infra/, each a plan that Terraform accepts, and shows that wiring.py finds each.
+"""Plants faults in copies of infra/, each a plan that Terraform accepts, and shows that a rule of wiring.py
+finds each. The comparison with planned/*.json finds every change, also one that --write would agree to; so it
+does not count.
 
 planted.py              all of them
 planted.py WORD..       those whose name has one of the words
+planted.py --share N    an N-th of them, another each day, for 60 s at most
 """
 
+import datetime
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from wiring import Workspace, compared
+from wiring import Workspace, broken_rules, compared
+
+# How long a share may take.
+SHARE_SECS = 60
 
 ALARMS, CALLERS, DASHBOARD, OPERATORS = (
     f"modules/{one}/main.tf" for one in ("alarms", "caller-policy", "dashboard", "operator-policy")
@@ -118,7 +126,7 @@ FAULTS = [
     (
         "the alias stays at what was uploaded last",
         RECONCILER,
-        "function_version = aws_lambda_function.reconciler.version",
+        "function_version = coalesce(var.pin_version, aws_lambda_function.reconciler.version)",
         'function_version = "$LATEST"',
     ),
     (
@@ -178,8 +186,32 @@ FAULTS = [
     (
         "an outage counts failed calls alone",
         ALARMS,
-        "FILL(unavailable, 0) + FILL(out, 0)",
-        "FILL(unavailable, 0)",
+        '"DynamoDbOut"',
+        '"Unavailable"',
+    ),
+    (
+        "the alarm of a hot key never ends, because CloudWatch ignores silence of DynamoDB",
+        ALARMS,
+        '"FILL(key, 0)"',
+        '"key"',
+    ),
+    (
+        "the alarm of DynamoDB's failures never goes off, because its newest minute is late",
+        ALARMS,
+        "  evaluation_periods  = 8\n",
+        "  evaluation_periods  = 5\n",
+    ),
+    (
+        "one sweep is an alarm of every sweep of an hour",
+        ALARMS,
+        "      period      = local.recent\n      periods     = 4\n      datapoints  = 4\n",
+        "      period      = 3600\n      periods     = 1\n      datapoints  = 1\n",
+    ),
+    (
+        "a reconciler that stands still pages late",
+        ALARMS,
+        "FILL(sweeps, 0)",
+        "sweeps",
     ),
     (
         "an alarm ends without a word",
@@ -224,38 +256,38 @@ FAULTS = [
 ]
 
 
+def share(words: list[str]) -> list:
+    """Those that the words choose."""
+    if words[:1] != ["--share"]:
+        return [fault for fault in FAULTS if not words or any(word in fault[0] for word in words)]
+    parts = int(words[1])
+    return FAULTS[datetime.date.today().toordinal() % parts :: parts]
+
+
 def main() -> None:
-    words = sys.argv[1:]
-    chosen = [fault for fault in FAULTS if not words or any(word in fault[0] for word in words)]
-    missed = []
+    words, began = sys.argv[1:], time.monotonic()
+    chosen, planted, missed = share(words), 0, []
+    if not chosen:
+        sys.exit(f"no fault has {' or '.join(words)} in its name")
     with tempfile.TemporaryDirectory() as folder:
         # Before the copy is prepared: the provider knows the resources that are named in it.
         workspace = Workspace(Path(folder), also=(PUBLIC_TABLE,))
         assert not compared(workspace, ("prod",)), "without a fault, the plan is not as agreed"
         for name, file, old, new in chosen:
+            if words[:1] == ["--share"] and planted and time.monotonic() - began > SHARE_SECS:
+                break
             path = workspace.infra / file
             text = path.read_text()
             assert old in text, f"{name}: {file} has no {old!r}"
             path.write_text(text.replace(old, new, 1) if old else text + new)
-            found = compared(workspace, ("prod",))
+            rules = broken_rules(workspace.planned("prod"))
             path.write_text(text)
-            rules = [line for line in found if line.startswith("rule broken")]
-            by = (
-                "a rule and the comparison"
-                if rules and len(found) > len(rules)
-                else "a rule"
-                if rules
-                else "the comparison"
-            )
-            print(
-                f"{'found' if found else 'MISSED'}: {name}"
-                + (f", by {by}: {found[0][:140]}" if found else ""),
-                flush=True,
-            )
-            missed += [] if found else [name]
+            print(f"found: {name}: {rules[0][:140]}" if rules else f"MISSED: {name}", flush=True)
+            planted += 1
+            missed += [] if rules else [name]
     if missed:
-        sys.exit(f"{len(missed)} of {len(chosen)} faults were missed")
-    print(f"{len(chosen)} planted faults were found")
+        sys.exit(f"no rule finds {len(missed)} of {planted} faults")
+    print(f"{planted} planted faults of {len(FAULTS)} were found by rules")
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ run "the_function_is_a_small_one_that_runs_alone" {
   }
 
   assert {
-    condition     = aws_lambda_function.reconciler.reserved_concurrent_executions == 1
-    error_message = "One sweep at a time."
+    condition     = aws_lambda_function.reconciler.reserved_concurrent_executions == null
+    error_message = "A new account, whose quota is ten, can reserve nothing: the first apply would fail."
   }
 
   assert {
@@ -66,6 +66,36 @@ run "each_change_is_a_version_and_the_alias_points_to_it" {
     )
     error_message = "Without a published version there is nothing to go back to."
   }
+}
+
+# Else the next apply, of whatever it is, would undo a rollback.
+run "a_pinned_version_stays" {
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    pin_version = "3"
+  }
+
+  assert {
+    condition     = aws_lambda_function.reconciler.publish && aws_lambda_alias.live.function_version == "3"
+    error_message = "The alias stays at the version that is pinned."
+  }
+}
+
+run "a_pin_that_is_no_version_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    pin_version = "live"
+  }
+
+  expect_failures = [var.pin_version]
 }
 
 run "the_zip_file_may_lie_in_a_bucket" {

@@ -70,23 +70,6 @@ run "a_table_that_is_there_is_used_and_none_is_made" {
   }
 }
 
-run "an_account_that_can_reserve_nothing_reserves_nothing" {
-  module {
-    source = "./modules/reconciler"
-  }
-
-  variables {
-    table_name           = "the-table"
-    table_arn            = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
-    reserved_concurrency = null
-  }
-
-  assert {
-    condition     = aws_lambda_function.reconciler.reserved_concurrent_executions == null
-    error_message = "Null reserves no concurrency."
-  }
-}
-
 run "paths_boundaries_tags_and_keys_arrive" {
   module {
     source = "./modules/reconciler"
@@ -106,7 +89,15 @@ run "paths_boundaries_tags_and_keys_arrive" {
     condition = (
       aws_iam_role.reconciler.path == "/sluice/"
       && aws_iam_role.reconciler.permissions_boundary == "arn:aws:iam::111122223333:policy/the-boundary"
-      && alltrue([for tags in [aws_iam_role.reconciler.tags, aws_lambda_function.reconciler.tags, aws_cloudwatch_log_group.reconciler.tags, aws_cloudwatch_event_rule.schedule.tags, aws_sqs_queue.dead_letters.tags] : tags == tomap({ Team = "platform" })])
+      && alltrue([
+        for tags in [
+          aws_iam_role.reconciler.tags,
+          aws_lambda_function.reconciler.tags,
+          aws_cloudwatch_log_group.reconciler.tags,
+          aws_cloudwatch_event_rule.schedule.tags,
+          aws_sqs_queue.dead_letters.tags,
+        ] : tags == tomap({ Team = "platform" })
+      ])
     )
     error_message = "The account's rules reach the role, and tags everything that takes them."
   }

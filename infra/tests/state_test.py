@@ -8,6 +8,7 @@ table. Needs task.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -44,12 +45,16 @@ if program in ("cargo", "zig"):
     answer("1.0.0")
 if program == "terraform":
     if "output" in asked:
-        value = account["function" if "reconciler_function_name" in asked else "table"]
+        # The state is of prod, unless the account says otherwise.
+        table = account["table"] if data.split("/")[-1].startswith("prod") or account["one_state"] else ""
+        value = account["function"] if "reconciler_function_name" in asked else table
         answer(value, 0 if value else 1)
     if "state" in asked:
         answer(account["left"])
     answer()
 
+if asked == ["--version"]:
+    answer(account["cli"] + " Python/3.13.7 Linux/6.1")
 verb = " ".join(asked[:2])
 bucket, buckets = option("--bucket"), account["buckets"]
 if verb == "sts get-caller-identity":
@@ -64,8 +69,10 @@ if verb == "s3api head-bucket":
     if bucket not in buckets:
         answer(status=254, error="An error occurred (404) when calling the HeadBucket operation: Not Found")
     if buckets[bucket]["owner"] != option("--expected-bucket-owner"):
-        answer(status=254, error="An error occurred (403) when calling the HeadBucket operation: Forbidden")
+        answer(status=254, error=f"An error occurred (403) when calling the HeadBucket operation for {bucket}: Forbidden")
     answer()
+if verb == "s3api get-bucket-location":
+    answer(buckets[bucket].get("region", option("--region")))
 if verb == "s3api create-bucket":
     buckets[bucket] = {"owner": "111122223333", "where": option("--create-bucket-configuration")}
     answer("{}")
@@ -77,6 +84,19 @@ if verb.startswith("s3api put-"):
         answer(status=255, error="connection was closed")
     buckets[bucket][asked[1]] = asked[asked.index("--region") + 2 :]
     answer()
+if verb == "lambda invoke":
+    if option("--function-name") != "sluice-reconciler-prod:live":
+        answer(status=254, error="An error occurred (ResourceNotFoundException)")
+    pathlib.Path(asked[-1]).write_text(account["report"])
+    answer(account["function_error"])
+if verb == "cloudwatch describe-alarms":
+    if "--alarm-names" in asked:
+        answer(account["topic"])
+    state = account["no_sweep"].pop(0) if len(account["no_sweep"]) > 1 else account["no_sweep"][0]
+    lines = [f"sluice-prod-no-sweep\\t{state}", *account["alarms"]]
+    answer("\\n".join(one for one in lines if one.startswith(option("--alarm-name-prefix"))))
+if verb == "sns list-subscriptions-by-topic":
+    answer(account["subscriptions"])
 if verb.startswith("lambda "):
     live = account["live"]
     if live is None or option("--function-name") != "sluice-reconciler-prod":
@@ -112,6 +132,10 @@ class Commands(unittest.TestCase):
             login=True, buckets={}, table=TABLE, protected=True, cut_off_at=None, left="", table_error=""
         )
         self.account(live=11, versions=[2, 9, 10, 11, 12], raced=False, function="")
+        self.account(cli="aws-cli/2.31.0", one_state=False)
+        topic = "arn:aws:sns:eu-central-1:111122223333:now"
+        self.account(function_error="None", report='{"restored":0}', topic=topic, no_sweep=["OK"])
+        self.account(alarms=["sluice-prod-leak\tOK"], subscriptions=f"email\t{topic}:0193")
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -147,7 +171,8 @@ class Commands(unittest.TestCase):
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode != 0, fails, said)
         self.assertIn(says or "", said)
-        self.log = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        asked = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        self.log = [call for call in asked if call != ["aws", "--version"]]
         return [
             call[1:]
             for call in self.log
@@ -156,6 +181,17 @@ class Commands(unittest.TestCase):
 
     def inits(self):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
+
+    def test_the_list_of_tasks_fits_on_a_screen(self):
+        """What is not listed says what it does, if it is asked."""
+        listed = subprocess.run(["task", "--list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        self.assertLessEqual(len(listed.splitlines()), 34, listed)
+        for name in ("infra:apply", "infra:verify", "infra:rollback", "buckets:apply", "test:compatible"):
+            self.assertIn(f"* {name}:", listed)
+        every = re.findall(r"^  ([a-z][a-z:0-9-]*):\n((?:    .*\n|\n)*)", (ROOT / "Taskfile.yml").read_text(), re.M)
+        self.assertGreater(len(every), 50)
+        silent = [name for name, body in every if not re.search(r"^    (desc|summary): ", body, re.M)]
+        self.assertEqual([name for name in silent if name != "default" and not name.endswith(":pre")], [])
 
     def test_apply_works_with_nothing_but_credentials(self):
         (applied,) = self.task(
@@ -243,6 +279,53 @@ class Commands(unittest.TestCase):
         self.assertEqual((len(keys), len(folders)), (4, 4))
         self.assertIn("-var=region=us-east-1", applied)
 
+    SETTLED = {"owner": "111122223333", "put-bucket-versioning": []}
+
+    def test_each_prefix_has_its_own_key_and_folder(self):
+        """A second installation in the same account would else be planned on the state of the first."""
+        self.account(buckets={BUCKET: self.SETTLED})
+        key = "-backend-config=key=sluice/eu-central-1/{}prod/terraform.tfstate"
+        (first,) = self.task("infra:apply", "ENV=prod")
+        self.assertIn(key.format(""), self.inits()[0])
+        (second,) = self.task("infra:apply", "ENV=prod", TF_VAR_name_prefix="acme-")
+        self.assertIn(key.format("acme-"), self.inits()[0])
+        self.assertEqual(second[-1], first[-1].replace("/prod-", "/acme-prod-"))
+        clone = self.clone_with(name_prefix='"other-"')
+        (third,) = self.task("infra:apply", "ENV=prod", clone=clone, TF_VAR_name_prefix="acme-")
+        self.assertIn(key.format("other-"), self.inits()[0], "a file wins over the shell, as in Terraform")
+        self.assertTrue(third[-1].endswith("/other-prod-eu-central-1"))
+
+    def test_a_state_of_another_table_is_refused(self):
+        self.account(buckets={BUCKET: self.SETTLED}, one_state=True)
+        said = "this state is of the table ontopix-vendor-buckets-prod, and the variables name"
+        for words, shell in ((["ENV=prod"], {"TF_VAR_name_prefix": "acme-"}), (["ENV=pre"], {})):
+            self.assertEqual(self.task("infra:apply", *words, fails=True, says=said, **shell), [])
+
+    def test_a_bucket_of_another_region_is_asked_there(self):
+        self.account(buckets={"mine": self.SETTLED | {"region": "us-west-2"}})
+        (applied,) = self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine")
+        self.assertIn("-backend-config=region=us-west-2", self.inits()[0])
+        self.assertIn("-var=region=eu-central-1", applied)
+        # S3 says None of its first Region, and EU of an old bucket.
+        for location, region in (("None", "us-east-1"), ("EU", "eu-west-1")):
+            self.account(buckets={"mine": self.SETTLED | {"region": location}})
+            self.task("infra:apply", "ENV=pre", "STATE_BUCKET=mine")
+            self.assertIn(f"-backend-config=region={region}", self.inits()[0])
+
+    def test_a_bucket_of_another_account_is_used_if_its_account_is_named(self):
+        self.account(buckets={"mine-404": self.SETTLED | {"owner": "444455556666"}})
+        refused = "is not account 111122223333's"
+        words = ("infra:apply", "ENV=pre", "STATE_BUCKET=mine-404")
+        self.assertEqual(self.task(*words, fails=True, says=refused), [])
+        self.assertEqual(len(self.task(*words, STATE_BUCKET_OWNER="444455556666")), 1)
+
+    def test_another_aws_cli_is_refused(self):
+        self.account(buckets={BUCKET: self.SETTLED}, cli="aws-cli/1.46.3")
+        says = "the AWS CLI is aws-cli/1.46.3: install version 2"
+        self.assertEqual(self.task("infra:apply", "ENV=pre", fails=True, says=says), [])
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", fails=True, says=says)
+        self.assertEqual(self.live(), 11)
+
     def test_a_folder_that_the_shell_names_is_refused(self):
         self.account(buckets={BUCKET: {"owner": "111122223333", "put-bucket-versioning": []}})
         said = "TF_DATA_DIR is /elsewhere"
@@ -329,6 +412,32 @@ class Commands(unittest.TestCase):
                 [call for call in self.log if call[0] == "cargo"], f"{command} builds what nobody deploys"
             )
 
+    def verify(self, says, *words, fails=False, **account):
+        self.account(**account)
+        self.task("infra:verify", "ENV=prod", *words, fails=fails, says=says, VERIFY_SECS="2", VERIFY_PAUSE_SECS="0.2")
+
+    def test_an_installation_is_healthy_when_it_swept_and_somebody_would_be_paged(self):
+        self.verify('swept: {"restored":0}', no_sweep=["INSUFFICIENT_DATA", "INSUFFICIENT_DATA", "OK"])
+        self.verify("2 alarms in eu-central-1: none is on, no-sweep is OK")
+        self.verify(":now reaches:      1 email")
+        self.assertTrue(all(call[call.index("--region") + 1] == "eu-central-1" for call in self.log), self.log)
+
+    def test_each_way_to_be_unhealthy_fails(self):
+        healthy = json.loads((self.folder / "account.json").read_text())
+        faults = {
+            "the sweep failed (Unhandled)": {"function_error": "Unhandled", "report": "the role may not call Scan"},
+            "these alarms are on: sluice-prod-leak": {"alarms": ["sluice-prod-leak\tALARM"]},
+            "these alarms are on: sluice-prod-no-sweep": {"no_sweep": ["INSUFFICIENT_DATA", "ALARM"]},
+            "no-sweep is still INSUFFICIENT_DATA": {"no_sweep": ["INSUFFICIENT_DATA"]},
+            "no-sweep has no topic": {"topic": "None"},
+            "has no subscription that was confirmed": {"subscriptions": "email\tPendingConfirmation"},
+        }
+        for says, fault in faults.items():
+            self.verify(says, fails=True, **healthy | fault)
+        clone = self.clone_with(name_prefix='"acme-"')
+        self.account(**healthy)
+        self.task("infra:verify", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod cannot be started")
+
     def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
         self.task(
             "infra:rollback", "ENV=prod", says="11     published 2026-11-03T10:00:00.000+0000   <- live"
@@ -344,6 +453,8 @@ class Commands(unittest.TestCase):
         back, clone = "task infra:rollback ENV=prod REGION=eu-central-1 VERSION=11", self.clone_with()
         self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone, says=back)
         self.assertEqual(self.live(), 9)
+        self.task("infra:rollback", "ENV=prod", "VERSION=10", clone=clone, says='pin_version = "10"')
+        self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone)
         words = ("ENV=prod", "VERSION=12", "REGION=eu-west-1")
         self.task("infra:rollback", *words, clone=clone, says="sluice-reconciler-prod in eu-west-1")
         self.assertEqual(self.live(), 12)
@@ -390,7 +501,7 @@ class Commands(unittest.TestCase):
 
     def test_the_state_names_the_function_if_it_is_at_hand(self):
         clone = self.clone_with(name_prefix='"another-"')
-        (clone / "infra/.terraform/prod-eu-central-1").mkdir(parents=True)
+        (clone / "infra/.terraform/another-prod-eu-central-1").mkdir(parents=True)
         self.account(function="sluice-reconciler-prod")
         self.task("infra:rollback", "ENV=prod", "VERSION=9", clone=clone)
         self.assertEqual(self.live(), 9)

@@ -25,6 +25,27 @@ import iam
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent.parent
 ENVIRONMENTS = ("prod", "pre", "sandbox")
+# Kinds of resources that an installation has. Another kind is a decision: who may use it, and who is paged.
+KINDS = {
+    "aws_cloudwatch_dashboard",
+    "aws_cloudwatch_event_rule",
+    "aws_cloudwatch_event_target",
+    "aws_cloudwatch_log_group",
+    "aws_cloudwatch_metric_alarm",
+    "aws_dynamodb_contributor_insights",
+    "aws_dynamodb_table",
+    "aws_iam_policy",
+    "aws_iam_role",
+    "aws_iam_role_policy",
+    "aws_iam_role_policy_attachment",
+    "aws_lambda_alias",
+    "aws_lambda_function",
+    "aws_lambda_function_event_invoke_config",
+    "aws_lambda_permission",
+    "aws_sqs_queue",
+    "aws_sqs_queue_policy",
+    "terraform_data",
+}
 CRITICAL = ("no-sweep", "unreadable-buckets", "system-errors", "dynamodb-unavailable")
 
 OVERRIDE = """
@@ -214,6 +235,10 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         )
     )
 
+    kinds = {re.sub(r"\[[^]]*\]", "", address).split(".")[-2] for address in resources if "." in address}
+    rule(kinds <= KINDS, f"kinds of resources that no rule knows: {sorted(kinds - KINDS)}")
+    only("aws_iam_role_policy")
+
     # The function, its role, its table.
     rule(function.get("role") == role.get("arn"), "the function runs with the role made for it")
     variables = function.get("environment", [{}])[0].get("variables", {})
@@ -251,6 +276,10 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
         permission.get("source_arn") == event.get("arn")
         and started == (function.get("function_name"), live.get("name")),
         "the schedule alone may start the alias",
+    )
+    rule(
+        "aws_lambda_permission.schedule" in target.get("depends_on", []),
+        "the schedule begins after it may start the function",
     )
     rule(
         target.get("dead_letter_config", [{}])[0].get("arn") == queue.get("arn"),
@@ -353,6 +382,38 @@ def broken_rules(resources: dict[str, dict]) -> list[str]:
                 if name != "Operation":
                     wanted = known.get(name, variables.get("SLUICE_ENV"))
                     rule(value == wanted, f"{address} looks at {name} {value}")
+        formula = next((one["expression"] for one in alarm.get("metric_query", []) if "expression" in one), "")
+        spaces = {alarm.get("namespace")} | {
+            one["namespace"] for query in alarm.get("metric_query", []) for one in query.get("metric", [])
+        }
+        rule(
+            "AWS/DynamoDB" not in spaces or "FILL" in formula,
+            f"{address}: CloudWatch ignores missing data of AWS/DynamoDB, so it would never end",
+        )
+        counts_events = alarm["comparison_operator"].startswith("GreaterThan")
+        rule(
+            not (counts_events and "FILL" in formula)
+            or alarm["datapoints_to_alarm"] < alarm["evaluation_periods"],
+            f"{address}: FILL makes a zero of the newest period, which is late: it could never go off",
+        )
+        name = alarm["alarm_name"].split("prod-")[-1]
+        rule(
+            name == "no-sweep" or alarm["treat_missing_data"] != "breaching",
+            f"{address}: silence is an alarm for no-sweep alone",
+        )
+        rule(
+            name != "no-sweep" or "FILL(sweeps, 0)" in formula,
+            f"{address}: without FILL, CloudWatch looks further back for a sweep, and pages late",
+        )
+        rule(
+            alarm.get("statistic") != "Minimum" or alarm["datapoints_to_alarm"] > 1,
+            f"{address}: the minimum of a single period may be a single sweep's",
+        )
+        names = {one["metric_name"] for query in alarm.get("metric_query", []) for one in query.get("metric", [])}
+        rule(
+            name != "dynamodb-unavailable" or names == {"Unavailable", "DynamoDbOut"},
+            f"{address}: calls without DynamoDB and processes that only probe are an outage, not {names}",
+        )
         now = [name in alarm["alarm_name"] for name in CRITICAL]
         topic = f"arn:aws:sns:eu-central-1:111122223333:{'now' if any(now) else 'tomorrow'}"
         rule(

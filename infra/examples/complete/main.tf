@@ -21,7 +21,7 @@ module "sluice" {
   package_path         = var.package_path
   architecture         = "arm64"
   schedule_expression  = "rate(5 minutes)"
-  reserved_concurrency = null
+  reserved_concurrency = 1
   metrics              = "alarms"
 
   critical_topic_arns = [aws_sns_topic.critical.arn]

@@ -19,6 +19,7 @@ module "sluice" {
   region              = var.region
   package_path        = var.package_path
   critical_topic_arns = [var.critical_topic_arn]
+  runbook_url         = "https://wiki.example.com/sluice/operations"
 
   callers = { for product, caller in var.products : product => { vendors = caller.vendors } }
 }

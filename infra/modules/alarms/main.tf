@@ -2,14 +2,18 @@
 # and silence never ends an alarm that a sweep began: `ignore` keeps its state, and `no-sweep` reports the
 # silence. AWS itself publishes no zero for errors, throttles and messages: there silence is good news.
 #
-# Two ways to say "for an hour". The minimum over an hour is above zero only if every sweep in it had
-# something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are
-# compared.
+# Two ways to say "for an hour". Four minima of 15 minutes are above zero only if every sweep of the hour had
+# something to report; one minimum of an hour would be, too, after a single sweep. Where a quiet sweep in between
+# should not hide a trend, four sums of 15 minutes are compared.
 #
 # Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
 #
 # Callers that print metrics (SLUICE_METRICS=emf) print nothing while they have nothing to count, and most
 # accounts have no such callers: there, too, silence is good news.
+#
+# CloudWatch ignores missing data of AWS/DynamoDB, whatever the alarm says: it stays as it is. So every alarm on
+# such a metric fills silence with zeros itself, by an expression. A metric arrives a minute or two late, and
+# FILL makes a zero of its newest period: so such an alarm never asks that all of its periods breach.
 #
 # Alarms with severity `critical` need action now, as docs/operations.md says; the others can wait.
 locals {
@@ -26,11 +30,10 @@ locals {
   # A period of CloudWatch is a day at most.
   interval = var.sweep_interval_seconds
   recent   = max(900, local.interval)
-  lasting  = min(86400, max(3600, 3 * local.interval))
 
   # The same in the words of an alarm's text.
   of_recent  = "${local.recent / 60} minutes"
-  of_lasting = "${local.lasting / 60} minutes"
+  of_lasting = "${4 * local.recent / 60} minutes"
 
   alarms = {
     reconciler-errors = {
@@ -120,9 +123,9 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = local.lasting
-      periods     = 1
-      datapoints  = 1
+      period      = local.recent
+      periods     = 4
+      datapoints  = 4
       missing     = "ignore"
     }
 
@@ -165,9 +168,9 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = local.lasting
-      periods     = 1
-      datapoints  = 1
+      period      = local.recent
+      periods     = 4
+      datapoints  = 4
       missing     = "ignore"
     }
 
@@ -211,9 +214,9 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = local.lasting
-      periods     = 1
-      datapoints  = 1
+      period      = local.recent
+      periods     = 4
+      datapoints  = 4
       missing     = "ignore"
     }
 
@@ -226,9 +229,9 @@ locals {
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"
       threshold   = 1
-      period      = local.lasting
-      periods     = 1
-      datapoints  = 1
+      period      = local.recent
+      periods     = 4
+      datapoints  = 4
       missing     = "ignore"
     }
 
@@ -244,22 +247,6 @@ locals {
       period      = local.interval
       periods     = 3
       datapoints  = 2
-      missing     = "notBreaching"
-    }
-
-    # On demand there is no provisioned throughput to run out of: this is one key at the 1,000 write units a second that it can take.
-    hot-key = {
-      severity    = "warning"
-      description = "A single key was written faster than one partition of DynamoDB takes (1,000 write units a second), so its callers wait or are refused. Contributor Insights on the table names it: let its callers share lanes in fewer, longer-lived processes, or split the limit into several buckets."
-      namespace   = "AWS/DynamoDB"
-      metric      = "WriteKeyRangeThroughputThrottleEvents"
-      dimensions  = local.of_table
-      statistic   = "Sum"
-      comparison  = "GreaterThanThreshold"
-      threshold   = 0
-      period      = 300
-      periods     = 1
-      datapoints  = 1
       missing     = "notBreaching"
     }
 
@@ -369,8 +356,10 @@ locals {
   name   = "${var.name_prefix}sluice-${var.environment}"
   topics = { critical = var.critical_topic_arns, warning = var.warning_topic_arns }
 
+  with_expressions = ["no-sweep", "throttles", "hot-key", "system-errors", "dynamodb-unavailable"]
+
   runbook = {
-    for name in concat(keys(local.alarms), ["no-sweep", "throttles", "system-errors", "dynamodb-unavailable"]) : name => "${var.runbook_url}#${name}"
+    for name in concat(keys(local.alarms), local.with_expressions) : name => "${var.runbook_url}#${name}"
   }
 }
 
@@ -400,6 +389,9 @@ locals {
 
 # A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm. A
 # new installation has published nothing either: until its first sweep is due, the expression is one.
+#
+# Silence is filled with zeros: CloudWatch would otherwise look further back for values, and find the sweeps of
+# before. Its newest zero may be a sweep that is not published yet; three in a row are not.
 resource "aws_cloudwatch_metric_alarm" "no_sweep" {
   alarm_name          = "${local.name}-no-sweep"
   alarm_description   = "No sweep has finished in three intervals of the schedule, so slots of crashed callers come back only if a refused caller finds them. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere. Runbook: ${local.runbook["no-sweep"]}"
@@ -411,7 +403,7 @@ resource "aws_cloudwatch_metric_alarm" "no_sweep" {
 
   metric_query {
     id          = "swept"
-    expression  = "IF(EPOCH(TIME_SERIES(1)) < ${local.first_sweep_due}, 1, sweeps)"
+    expression  = "IF(EPOCH(TIME_SERIES(1)) < ${local.first_sweep_due}, 1, FILL(sweeps, 0))"
     label       = "Sweeps that finished"
     return_data = true
   }
@@ -440,8 +432,8 @@ moved {
   to   = aws_cloudwatch_metric_alarm.no_sweep
 }
 
-# By itself because it adds two metrics up. DynamoDB publishes either only when it throttles, so both are filled with zeros: else
-# throttled reads would go unseen while no write is.
+# By itself because it adds two metrics up. DynamoDB publishes either only when it throttles, so both are filled
+# with zeros: else throttled reads would go unseen while no write is.
 resource "aws_cloudwatch_metric_alarm" "throttles" {
   alarm_name          = "${local.name}-throttles"
   alarm_description   = "DynamoDB has been throttling requests for ten minutes; clients back off and try again, so grants come late. See on the dashboard whether reads or writes, and whether the alarm for a hot key tells why; otherwise look at the account's limits. Runbook: ${local.runbook["throttles"]}"
@@ -453,7 +445,7 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
 
   metric_query {
     id          = "throttles"
-    expression  = "FILL(reads, 0) + FILL(writes, 0)"
+    expression  = "SUM(FILL(METRICS(), 0))"
     label       = "Throttled reads and writes"
     return_data = true
   }
@@ -488,6 +480,47 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
   tags            = var.tags
 }
 
+# On demand there is no provisioned throughput to run out of: this is one key at the 1,000 write units a second
+# that it can take.
+resource "aws_cloudwatch_metric_alarm" "hot_key" {
+  alarm_name          = "${local.name}-hot-key"
+  alarm_description   = "A single key was written faster than one partition of DynamoDB takes (1,000 write units a second), so its callers wait or are refused. Contributor Insights on the table names it: let its callers share lanes in fewer, longer-lived processes, or split the limit into several buckets. Runbook: ${local.runbook["hot-key"]}"
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  evaluation_periods  = 2
+  datapoints_to_alarm = 1
+  treat_missing_data  = "notBreaching"
+
+  metric_query {
+    id          = "throttled"
+    expression  = "FILL(key, 0)"
+    label       = "Writes that a key was too busy for"
+    return_data = true
+  }
+
+  metric_query {
+    id = "key"
+
+    metric {
+      namespace   = "AWS/DynamoDB"
+      metric_name = "WriteKeyRangeThroughputThrottleEvents"
+      dimensions  = local.of_table
+      stat        = "Sum"
+      period      = 300
+    }
+  }
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = local.topics.warning
+  ok_actions      = local.topics.warning
+  tags            = var.tags
+}
+
+moved {
+  from = aws_cloudwatch_metric_alarm.this["hot-key"]
+  to   = aws_cloudwatch_metric_alarm.hot_key
+}
+
 locals {
   # What clients and sweeps send. CloudWatch counts DynamoDB's own failures by operation, never by table
   # alone.
@@ -503,13 +536,13 @@ locals {
 }
 
 # DynamoDB's own failures (HTTP 500 and 503), of all operations together. A few are ordinary, and clients send
-# again.
+# again. Five minutes of eight: the newest may not have arrived yet.
 resource "aws_cloudwatch_metric_alarm" "system_errors" {
   alarm_name          = "${local.name}-system-errors"
-  alarm_description   = "DynamoDB has failed requests by its own fault for five minutes: callers get what SLUICE_ON_UNAVAILABLE says, errors by default. See the health of the Region; nothing here mends it. Runbook: ${local.runbook["system-errors"]}"
+  alarm_description   = "DynamoDB has failed requests by its own fault in five of the last eight minutes: callers get what SLUICE_ON_UNAVAILABLE says, errors by default. See the health of the Region; nothing here mends it. Runbook: ${local.runbook["system-errors"]}"
   comparison_operator = "GreaterThanOrEqualToThreshold"
   threshold           = var.system_errors_threshold
-  evaluation_periods  = 5
+  evaluation_periods  = 8
   datapoints_to_alarm = 5
   treat_missing_data  = "notBreaching"
 
@@ -555,7 +588,7 @@ resource "aws_cloudwatch_metric_alarm" "dynamodb_unavailable" {
 
   metric_query {
     id          = "unanswered"
-    expression  = "FILL(unavailable, 0) + FILL(out, 0)"
+    expression  = "SUM(FILL(METRICS(), 0))"
     label       = "Calls without DynamoDB, and processes that only probe"
     return_data = true
   }

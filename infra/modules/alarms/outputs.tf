@@ -2,6 +2,7 @@ locals {
   every_alarm = concat(values(aws_cloudwatch_metric_alarm.this), [
     aws_cloudwatch_metric_alarm.no_sweep,
     aws_cloudwatch_metric_alarm.throttles,
+    aws_cloudwatch_metric_alarm.hot_key,
     aws_cloudwatch_metric_alarm.system_errors,
     aws_cloudwatch_metric_alarm.dynamodb_unavailable,
   ])

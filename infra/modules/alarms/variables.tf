@@ -62,9 +62,15 @@ variable "sweep_interval_seconds" {
 }
 
 variable "installed_at" {
-  description = "When the reconciler was installed (RFC 3339), which `no-sweep` waits for. Null for the time of the first plan, which the state keeps."
+  description = "When the reconciler was installed (UTC, as 2026-03-01T00:30:00Z), which `no-sweep` waits for. Null for the time of the first plan, which the state keeps."
   type        = string
   default     = null
+
+  # The seconds since 1970 are computed from what stands there, without an offset.
+  validation {
+    condition     = var.installed_at == null || can(regex("^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", var.installed_at))
+    error_message = "installed_at must be in UTC and end in Z, as 2026-03-01T00:30:00Z."
+  }
 }
 
 variable "name_prefix" {
@@ -80,7 +86,7 @@ variable "tags" {
 }
 
 variable "system_errors_threshold" {
-  description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
+  description = "Requests a minute that DynamoDB fails by its own fault, in five of eight minutes, from which it is an alarm. A busy table meets a few at any time."
   type        = number
   default     = 10
 

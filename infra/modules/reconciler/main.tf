@@ -26,8 +26,8 @@ resource "aws_lambda_function" "reconciler" {
   timeout       = 60
   tags          = var.tags
 
-  # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper. Null
-  # reserves none: an account whose quota is ten may reserve nothing.
+  # By default none: an account whose quota is ten may reserve nothing. Two sweeps at once do no harm, since every
+  # write of theirs is conditional.
   reserved_concurrent_executions = var.reserved_concurrency
 
   environment {
@@ -51,12 +51,13 @@ resource "aws_lambda_function" "reconciler" {
   }
 }
 
-# What the schedule starts. An apply moves it to the version that the apply published; `task infra:rollback` moves it back.
+# What the schedule starts. An apply moves it to the version that the apply published; `task infra:rollback` moves
+# it back, and pin_version keeps it there.
 resource "aws_lambda_alias" "live" {
   name             = "live"
   description      = "The version that the schedule starts."
   function_name    = aws_lambda_function.reconciler.function_name
-  function_version = aws_lambda_function.reconciler.version
+  function_version = coalesce(var.pin_version, aws_lambda_function.reconciler.version)
 }
 
 resource "aws_cloudwatch_log_group" "reconciler" {

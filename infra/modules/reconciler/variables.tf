@@ -55,6 +55,17 @@ variable "architecture" {
   }
 }
 
+variable "pin_version" {
+  description = "Version of the function that the alias live stays at, as after a rollback. Null: each apply moves it to the version that it publishes."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.pin_version == null || can(regex("^[1-9][0-9]*$", var.pin_version))
+    error_message = "pin_version is the number of a version: `task infra:rollback` lists them."
+  }
+}
+
 variable "schedule_expression" {
   description = "When to run, as EventBridge writes it."
   type        = string
@@ -139,9 +150,9 @@ variable "metrics" {
 }
 
 variable "reserved_concurrency" {
-  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none, for an account whose quota is too low."
+  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none: a new account, whose quota is ten, may reserve nothing. Two sweeps at once do no harm."
   type        = number
-  default     = 1
+  default     = null
 }
 
 variable "permissions_boundary_arn" {

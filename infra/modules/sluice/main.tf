@@ -37,6 +37,7 @@ module "reconciler" {
   package_path         = var.package_path
   package_s3           = var.package_s3
   architecture         = var.architecture
+  pin_version          = var.pin_version
   schedule_expression  = var.schedule_expression
   longest_gap_minutes  = var.longest_gap_minutes
   log_level            = var.log_level

@@ -91,9 +91,15 @@ variable "architecture" {
 }
 
 variable "reserved_concurrency" {
-  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none: a new account, whose quota is ten, may reserve nothing."
+  description = "Executions that Lambda keeps for the function, which is also the most that run at once. Null reserves none: a new account, whose quota is ten, may reserve nothing. Two sweeps at once do no harm."
   type        = number
-  default     = 1
+  default     = null
+}
+
+variable "pin_version" {
+  description = "Version of the function that the alias live stays at, as after a rollback. Null: each apply moves it to the version that it publishes."
+  type        = string
+  default     = null
 }
 
 variable "schedule_expression" {
@@ -141,12 +147,22 @@ variable "critical_topic_arns" {
     condition     = var.environment != "prod" || length(var.critical_topic_arns) > 0 || var.nobody_is_paged
     error_message = "prod needs critical_topic_arns: SNS topics that reach whoever is on call. Without one, nobody is notified when Sluice stops. To deploy without one, set nobody_is_paged = true."
   }
+
+  validation {
+    condition     = alltrue([for arn in var.critical_topic_arns : try(split(":", arn)[3], "") == var.region])
+    error_message = "Each topic must be in ${var.region}: CloudWatch notifies topics of its own Region alone."
+  }
 }
 
 variable "warning_topic_arns" {
   description = "SNS topics of all other alarms (they can wait). Without any, these alarms show on the dashboard only."
   type        = list(string)
   default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.warning_topic_arns : try(split(":", arn)[3], "") == var.region])
+    error_message = "Each topic must be in ${var.region}: CloudWatch notifies topics of its own Region alone."
+  }
 }
 
 variable "nobody_is_paged" {
@@ -156,13 +172,18 @@ variable "nobody_is_paged" {
 }
 
 variable "runbook_url" {
-  description = "Page that says what to do about an alarm; the alarm's name is its anchor. Each alarm has it in its description. The default is the file in the repository: give the URL under which your people read it."
+  description = "Page that says what to do about an alarm; the alarm's name is its anchor. Each alarm has it in its description. The default is the file in the repository; prod needs the URL (https) under which your people read it."
   type        = string
   default     = "docs/operations.md"
+
+  validation {
+    condition     = var.environment != "prod" || startswith(var.runbook_url, "https://")
+    error_message = "prod needs runbook_url: the URL (https://...) of docs/operations.md where whoever is on call can open it."
+  }
 }
 
 variable "installed_at" {
-  description = "When the reconciler was installed (RFC 3339), which the alarm no-sweep waits for. Null for the time of the first plan, which the state keeps."
+  description = "When the reconciler was installed (UTC, as 2026-03-01T00:30:00Z), which the alarm no-sweep waits for. Null for the time of the first plan, which the state keeps."
   type        = string
   default     = null
 }
@@ -204,7 +225,7 @@ variable "clock_offset_threshold_ms" {
 }
 
 variable "system_errors_threshold" {
-  description = "Requests a minute that DynamoDB fails by its own fault, for five minutes, from which it is an alarm. A busy table meets a few at any time."
+  description = "Requests a minute that DynamoDB fails by its own fault, in five of eight minutes, from which it is an alarm. A busy table meets a few at any time."
   type        = number
   default     = 10
 }

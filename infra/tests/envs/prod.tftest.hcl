@@ -7,6 +7,7 @@ mock_provider "aws" {
 
 variables {
   critical_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:now"]
+  runbook_url         = "https://example.com/operations.md"
 }
 
 run "prod_is_made_as_agreed" {
@@ -31,7 +32,7 @@ run "prod_is_made_as_agreed" {
   }
 
   assert {
-    condition = output.settings.reconciler == {
+    condition = jsonencode(output.settings.reconciler) == jsonencode({
       package              = "versions.tf"
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
@@ -40,9 +41,9 @@ run "prod_is_made_as_agreed" {
       region               = "eu-central-1"
       environment          = "prod"
       metrics              = "all"
-      reserved_concurrency = 1
+      reserved_concurrency = null
       slowest_call_seconds = 900
-    }
+    })
     error_message = "The reconciler of prod is not as agreed."
   }
 
@@ -62,6 +63,16 @@ run "prod_is_refused_while_its_alarms_reach_nobody" {
   }
 
   expect_failures = [var.critical_topic_arns]
+}
+
+run "prod_is_refused_without_a_runbook_that_people_can_open" {
+  command = plan
+
+  variables {
+    runbook_url = "docs/operations.md"
+  }
+
+  expect_failures = [var.runbook_url]
 }
 
 run "that_nobody_is_paged_can_be_said" {

@@ -27,7 +27,7 @@ run "sandbox_is_made_as_agreed" {
   }
 
   assert {
-    condition = output.settings.reconciler == {
+    condition = jsonencode(output.settings.reconciler) == jsonencode({
       package              = "versions.tf"
       architecture         = "arm64"
       schedule_expression  = "rate(5 minutes)"
@@ -36,9 +36,9 @@ run "sandbox_is_made_as_agreed" {
       region               = "eu-central-1"
       environment          = "sandbox"
       metrics              = "all"
-      reserved_concurrency = 1
+      reserved_concurrency = null
       slowest_call_seconds = 900
-    }
+    })
     error_message = "The reconciler of sandbox is not as agreed."
   }
 

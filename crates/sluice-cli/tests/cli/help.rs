@@ -24,6 +24,22 @@ fn without_arguments_it_says_what_to_do_next() {
     assert!(!first.contains('\u{1b}'), "no colour where there is no terminal: {first:?}");
 }
 
+/// The command cannot read a session of `aws sso login` itself.
+#[test]
+fn without_credentials_it_says_how_to_take_those_of_the_aws_cli() {
+    let profile = "[profile mine]\nsso_session = ours\nsso_account_id = 111122223333\nsso_role_name = operator\n\
+                   [sso-session ours]\nsso_region = eu-central-1\nsso_start_url = https://example.com/start\n";
+    let output = sluice()
+        .env("AWS_CONFIG_FILE", file("sso-config", profile))
+        .envs([("AWS_PROFILE", "mine"), ("SLUICE_ENV", "pre")])
+        .args(["buckets", "list"])
+        .output()
+        .unwrap();
+    let error = text(&output.stderr);
+    assert!(!output.status.success() && error.contains("no valid AWS credentials for Scan"), "{error}");
+    assert!(error.contains("eval \"$(aws configure export-credentials --format env)\""), "{error}");
+}
+
 #[test]
 fn help_lists_commands_by_who_uses_them() {
     for arguments in [&["--help"][..], &["-h"], &["help"]] {

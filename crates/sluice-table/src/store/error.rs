@@ -24,7 +24,8 @@ pub enum StoreError {
     /// The AWS SDK found no credentials, or the service did not accept them.
     #[error(
         "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
-         AWS_PROFILE, or run under a role ({message})"
+         AWS_PROFILE, or run under a role; after `aws sso login`, or if the profile needs the AWS CLI: \
+         eval \"$(aws configure export-credentials --format env)\" ({message})"
     )]
     Credentials {
         /// The API operation.
