@@ -72,7 +72,7 @@ fn limits(bucket: &BucketView) -> String {
         return format!("{} at once, {cost} a call", amount(*capacity));
     }
     let (capacity, refilled) = (amount(*capacity), rate(*refill_rate));
-    if kind == "tokens" && cost == "1" {
+    if *kind == "tokens" && cost == "1" {
         // As in `Limit::default_cost`.
         return format!("{capacity} {kind}, {refilled} back a second, a call names its cost");
     }
