@@ -11,3 +11,5 @@ broker_transport_options = {
     "control_folder": f"{FOLDER}/control",
 }
 result_backend = f"file://{FOLDER}/results"
+# So that check.py sees with which arguments a task ended.
+result_extended = True

@@ -1,5 +1,5 @@
-"""Celery tasks that share a vendor's limits. A task whose start is in the future goes back to the worker with its booked start
-as a ticket, and no process of the pool sleeps for it."""
+"""Celery tasks that share a vendor's limits. A task whose start is in the future goes back to the worker with its
+booked start as a ticket, and no process of the pool sleeps for it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def connect(**_signal: object) -> None:
 def summarize(self: Task, text: str, ticket: str | None = None) -> str:
     outcome = limits.acquire("openai#rpm", "openai#tpm", costs=COST, ticket_within=900, with_ticket=ticket)
     if isinstance(outcome, sluice.RetryIn):
-        booked = str(outcome.ticket) if outcome.ticket else None
-        raise self.retry(args=(text,), kwargs={"ticket": booked}, countdown=outcome.wait)
+        booked = {"ticket": str(outcome.ticket)} if outcome.ticket else {}
+        raise self.retry(args=(text,), kwargs=booked, countdown=outcome.wait)
     with outcome as grant:
         body = {"model": "small", "messages": [{"role": "user", "content": text}]}
         reply = vendor.post("chat/completions", json=body)
@@ -39,7 +39,7 @@ def summarize(self: Task, text: str, ticket: str | None = None) -> str:
         used = {"openai#tpm": reply.json()["usage"]["total_tokens"]} if reply.is_success else None
         decision = grant.reply(reply, used=used).decision
     if decision.delay_seconds is not None:  # the vendor refused the call, and a wait helps
-        raise self.retry(args=(text,), countdown=decision.delay_seconds)
+        raise self.retry(args=(text,), kwargs={}, countdown=decision.delay_seconds)
     reply.raise_for_status()
     content: str = reply.json()["choices"][0]["message"]["content"]
     return content

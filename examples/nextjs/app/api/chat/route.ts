@@ -9,19 +9,25 @@ export const runtime = "nodejs";
 export const dynamic = "force-dynamic";
 
 export async function POST(request: Request): Promise<Response> {
-  const { text } = (await request.json()) as { text: string };
+  const question = (await request.json()) as { text: string };
   try {
-    const stream = await openai.chat.completions.create(
-      { model: "small", max_completion_tokens: 50, messages: [{ role: "user", content: text }], stream: true },
-      // A reader who leaves ends the wait and the call, and what they hold comes back.
+    const stream = await openai().chat.completions.create(
+      { model: "small", max_completion_tokens: 50, messages: [{ role: "user", content: question.text }], stream: true },
+      // Whoever leaves, before the stream or within it, ends the wait and the call, and what they hold comes back.
       { signal: request.signal },
     );
-    const pieces = async function* () {
-      for await (const chunk of stream) {
-        yield new TextEncoder().encode(chunk.choices[0]?.delta.content ?? "");
-      }
-    };
-    return new Response(ReadableStream.from(pieces()), { headers: { "content-type": "text/plain; charset=utf-8" } });
+    const chunks = stream[Symbol.asyncIterator]();
+    const text = new ReadableStream<Uint8Array>({
+      async pull(reader) {
+        const { done, value } = await chunks.next();
+        if (done) {
+          return reader.close();
+        }
+        reader.enqueue(new TextEncoder().encode(value.choices[0]?.delta.content ?? ""));
+      },
+      cancel: () => stream.controller.abort(),
+    });
+    return new Response(text, { headers: { "content-type": "text/plain; charset=utf-8" } });
   } catch (error) {
     if (error instanceof OpenAI.RateLimitError) {
       // Of the limiter or of the vendor: both say when to come again.
