@@ -1,4 +1,4 @@
-"""Serves the app, asks it 60 questions at once, a third of them streamed, and one in a cool-down."""
+"""Serves the app, leaves four streams, asks 60 questions at once, a third of them streamed, and one in a cool-down."""
 
 import asyncio
 
@@ -16,6 +16,12 @@ async def main() -> None:
         await asyncio.sleep(0.05)
     port = server.servers[0].sockets[0].getsockname()[1]
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as browser:
+        # Readers who leave after the first piece, one for each slot.
+        for at in range(4):
+            async with browser.stream("POST", "/chat", json={"text": f"question {at}"}) as left:
+                async for _piece in left.aiter_bytes():
+                    break
+
         asked = [
             browser.post("/chat" if at % 3 == 0 else "/answer", json={"text": f"question {at}"}) for at in range(60)
         ]
