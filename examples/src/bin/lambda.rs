@@ -61,7 +61,10 @@ impl Function {
                     let replied = grant.reply(&parts, (TPM, answer.used)).await?;
                     grant.release().await?;
                     match (replied.decision, replied.decision.delay_seconds()) {
-                        (Decision::NotRefused, _) if parts.status.is_success() => return Ok(self.count(Step::Called)),
+                        (Decision::NotRefused, _) if parts.status.is_success() => {
+                            self.count(Step::Called);
+                            return Ok(());
+                        }
                         (refused, Some(seconds)) => (refused.wait().unwrap_or_default(), seconds),
                         _ => return Err(format!("the vendor answered {}", parts.status).into()),
                     }
@@ -74,7 +77,8 @@ impl Function {
             if wait > self.sluice.inline_retry_threshold() || SystemTime::now() + wait > until {
                 let step = if ticket.is_some() { Step::PutBack } else { Step::PutBackWithoutTicket };
                 self.queue.send(text, delay_seconds, ticket.map(|ticket| ticket.to_string())).await;
-                return Ok(self.count(step));
+                self.count(step);
+                return Ok(());
             }
             self.count(Step::WaitedInside);
             sleep(wait).await;
