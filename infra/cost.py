@@ -59,7 +59,7 @@ MODES = [
         "concurrency",
         "100 slots, 64 processes, 1 caller each",
         "reference",
-        "for comparison: the reference, 100 slots, 64 processes",
+        "for comparison: the first SDK, 100 slots, 64 processes",
     ),
 ]
 

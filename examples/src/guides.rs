@@ -1,4 +1,4 @@
-//! The programs of the documents in Rust, compiled with the tests.
+//! The programs of the documents and of the crates' READMEs in Rust, compiled with the tests.
 
 macro_rules! pages {
     ($($name:ident $page:literal),+ $(,)?) => {
@@ -17,4 +17,6 @@ pages! {
     Shares "shares.md",
     Testing "testing.md",
     Tokens "tokens.md",
+    Sdk "../crates/sluice-sdk/README.md",
+    Testkit "../crates/sluice-testkit/README.md",
 }

@@ -1,14 +1,16 @@
-//! What the examples have in common: a vendor with limits of its own, and a table with buckets for them.
+//! What the examples have in common: vendors with limits of their own, a table with buckets for them, and a queue.
 
 #[cfg(doctest)]
 mod guides;
+pub mod queue;
+pub mod voices;
 
 use std::error::Error;
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use sluice_sdk::Client;
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_sdk::core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, ShareName, Split};
 use sluice_testkit::EmbeddedDynamo;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -131,19 +133,43 @@ fn reply<T>(status: u16, body: T) -> http::Response<T> {
     reply
 }
 
-/// A table in this process with one bucket for requests and one for tokens, each a second's worth, and a client.
-/// A product creates its client with `Client::from_env().await?` instead.
+/// An empty table of the name `sluice` in this process. A product has one in AWS, and creates its client with
+/// `Client::from_env().await?`.
+///
+/// # Errors
+/// If the embedded table cannot be created.
+pub async fn table() -> Result<EmbeddedDynamo, BoxError> {
+    Ok(EmbeddedDynamo::with_table("sluice").await?)
+}
+
+/// A client of a table with one bucket for requests and one for tokens: so many in each window, all of them at once too.
 ///
 /// # Errors
 /// If the embedded table or a bucket cannot be created.
-pub async fn sluice(rpm: Dimension, requests: i32, tpm: Dimension, tokens: i32) -> Result<Client, BoxError> {
-    let dynamo = EmbeddedDynamo::with_table("sluice").await?;
-    let client = dynamo.client("sluice");
-    for (dimension, limit_type, tokens) in [(rpm, LimitType::Requests, requests), (tpm, LimitType::Tokens, tokens)] {
+pub async fn sluice(window: Duration, rpm: (Dimension, i32), tpm: (Dimension, i32)) -> Result<Client, BoxError> {
+    sluice_with_shares(window, rpm, tpm, &[]).await
+}
+
+/// The same with shares of both buckets: name, part, and whether it is in the background.
+///
+/// # Errors
+/// If the embedded table or a bucket cannot be created, or the parts are more than the whole.
+pub async fn sluice_with_shares(
+    window: Duration,
+    rpm: (Dimension, i32),
+    tpm: (Dimension, i32),
+    shares: &[(&str, &str, bool)],
+) -> Result<Client, BoxError> {
+    let client = table().await?.client("sluice");
+    let declared = |&(name, part, background): &(&str, &str, bool)| -> Result<_, BoxError> {
+        Ok(DeclaredShare { name: ShareName::new(name)?, part: part.parse()?, floor: None, background })
+    };
+    let shares = shares.iter().map(declared).collect::<Result<Vec<_>, _>>()?;
+    for (limit_type, (dimension, tokens)) in [(LimitType::Requests, rpm), (LimitType::Tokens, tpm)] {
         let capacity = Amount::from_tokens(tokens);
-        let rate = Rate::per(capacity, Duration::from_secs(1)).ok_or("no rate")?;
+        let rate = Rate::per(capacity, window).ok_or("no rate")?;
         let limit = Limit::rate(limit_type, capacity, rate, Cost::ONE)?;
-        client.ops().apply_limit(&dimension, &limit).await?;
+        client.ops().apply_split(&dimension, &Split::new(limit, &shares)?).await?;
     }
     Ok(client)
 }

@@ -214,6 +214,9 @@ struct LimitLine {
     capacity: Decimal,
     refill_rate: Decimal,
     cost_per_call: Decimal,
+    /// Whether a call that names no cost takes `cost_per_call`.
+    #[serde(skip)]
+    has_default_cost: bool,
 }
 
 impl LimitLine {
@@ -223,6 +226,7 @@ impl LimitLine {
             capacity: Decimal::of(limit.capacity()),
             refill_rate: Decimal::of(limit.refill_rate()),
             cost_per_call: Decimal::of(limit.cost_per_call()),
+            has_default_cost: limit.default_cost().is_some(),
         }
     }
 
@@ -233,9 +237,12 @@ impl LimitLine {
     }
 
     fn describe(&self) -> String {
-        let Self { limit_type, capacity, refill_rate, cost_per_call } = self;
+        let Self { limit_type, capacity, refill_rate, cost_per_call, has_default_cost } = self;
         match *limit_type {
             "concurrent" => format!("{capacity} at once, {cost_per_call} a call"),
+            _ if !has_default_cost => {
+                format!("{capacity} {limit_type}, {} a second, a call names its cost", short(refill_rate))
+            }
             _ => format!("{capacity} {limit_type}, {} a second, {cost_per_call} a call", short(refill_rate)),
         }
     }

@@ -93,7 +93,8 @@ impl Settings {
         }
     }
 
-    /// The settings in the `SLUICE_*` variables of this process. Logs a warning for each misspelt one.
+    /// The settings in the `SLUICE_*` variables of this process, and its `AWS_REGION`. Logs a warning for each misspelt
+    /// one.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -120,7 +121,8 @@ impl Settings {
         let url = "an http:// or https:// URL, as in http://localhost:4566";
         var("SLUICE_LOG_LEVEL").parse("ERROR, WARN, INFO, DEBUG or TRACE", log_level)?;
         Ok(Self {
-            region: var("SLUICE_AWS_REGION").text().unwrap_or(defaults.region),
+            // The process's own Region if the table's is not named: most tables are where their callers are.
+            region: var("SLUICE_AWS_REGION").text().or_else(|| var("AWS_REGION").text()).unwrap_or(defaults.region),
             endpoint_url: var("SLUICE_ENDPOINT_URL").parse(url, |v| is_url(v).then(|| v.to_owned()))?,
             max_retries: var("SLUICE_MAX_RETRIES")
                 .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= MOST_RETRIES))?
@@ -196,6 +198,21 @@ fn is_url(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_region_is_that_of_the_table_else_of_the_process() {
+        let region = |pairs: &[(&str, &str)]| {
+            let mut pairs = pairs.to_vec();
+            pairs.push(("SLUICE_ENV", "sandbox"));
+            let lookup =
+                |name: &str| pairs.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+            Settings::from_lookup(lookup).unwrap().region
+        };
+        assert_eq!(region(&[("SLUICE_AWS_REGION", "us-east-1"), ("AWS_REGION", "eu-west-1")]), "us-east-1");
+        assert_eq!(region(&[("AWS_REGION", "eu-west-1")]), "eu-west-1");
+        assert_eq!(region(&[("SLUICE_AWS_REGION", ""), ("AWS_REGION", "eu-west-1")]), "eu-west-1");
+        assert_eq!(region(&[]), "eu-central-1");
+    }
 
     #[test]
     fn times_are_read_with_their_unit_or_as_seconds() {

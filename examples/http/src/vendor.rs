@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -80,6 +80,7 @@ impl Vendor {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let routes = axum::Router::new()
+            .route("/books", get(books))
             .route("/v1/chat/completions", post(chat))
             .route("/v1/responses", post(responses))
             .route("/v1/messages", post(messages))
@@ -143,6 +144,12 @@ impl Vendor {
             });
         ([(header::CONTENT_TYPE, content_type)], Body::from_stream(pieces)).into_response()
     }
+}
+
+/// What the vendor saw, for programs that are not in this process.
+async fn books(State(vendor): State<Vendor>) -> Response {
+    let books = vendor.books();
+    axum::Json(json!({"answered": books.answered, "refused": books.refused, "billed": books.billed})).into_response()
 }
 
 async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {

@@ -79,7 +79,7 @@ async fn serve(
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "the result of the example")]
 async fn main() -> Result<(), BoxError> {
-    let sluice = sluice(RPM, 50, TPM, 5_000).await?;
+    let sluice = sluice(Duration::from_secs(1), (RPM, 50), (TPM, 5_000)).await?;
     let app = Arc::new(App { vendor: Vendor::new(50, 5_000), sluice });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! `cargo bench -p sluice-tests --bench sweep`: the sweep beside the way of the original reconciler (a scan, then a read and a
+//! `cargo bench -p sluice-tests --bench sweep`: the sweep beside the way of the first SDK's reconciler (a scan, then a read and a
 //! transaction for each lease, one after another), on one engine, in virtual time with DynamoDB's latencies.
 //!
 //! The latencies are modelled, not measured on AWS. For the original way they are the averages of the zae-limiter load tests

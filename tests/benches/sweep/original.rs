@@ -1,4 +1,4 @@
-//! The original reconciler, as its operations page describes it: a scan for ended leases; for each, a read of its bucket, and a
+//! The first SDK's reconciler, as its operations page describes it: a scan for ended leases; for each, a read of its bucket, and a
 //! transaction that restores the slots under a capacity guard and deletes the lease. One after another.
 
 use aws_sdk_dynamodb::Client;

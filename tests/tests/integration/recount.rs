@@ -233,7 +233,7 @@ async fn leases_that_are_deleted_alone_never_cost_a_slot() {
     }
 }
 
-/// The original reconciler restores without touching `version`.
+/// The first SDK's reconciler restores without touching `version`.
 #[tokio::test(start_paused = true)]
 async fn a_restore_that_keeps_no_version_is_no_lost_slot() {
     let world = known_to_sweeps(5).await;

@@ -31,8 +31,9 @@ pub(super) async fn list(client: &Client, json: bool) -> Result<(), Failure> {
         println!("table {} has no buckets; declare buckets with `sluice buckets apply FILE`", client.table());
     } else {
         let row = |(line, cool_down): (BucketLine, &'static str)| {
-            let LimitLine { limit_type, capacity, refill_rate, cost_per_call } = line.limit;
-            let (capacity, cost) = (capacity.to_string(), cost_per_call.to_string());
+            let LimitLine { limit_type, capacity, refill_rate, cost_per_call, has_default_cost } = line.limit;
+            let cost = if has_default_cost { cost_per_call.to_string() } else { "-".into() };
+            let capacity = capacity.to_string();
             [
                 line.dimension,
                 limit_type.into(),

@@ -71,7 +71,12 @@ fn limits(bucket: &BucketView) -> String {
     if bucket.is_concurrent() {
         return format!("{} at once, {cost} a call", amount(*capacity));
     }
-    format!("{} {kind}, {} back a second, {cost} a call", amount(*capacity), rate(*refill_rate))
+    let (capacity, refilled) = (amount(*capacity), rate(*refill_rate));
+    if *kind == "tokens" && cost == "1" {
+        // As in `Limit::default_cost`.
+        return format!("{capacity} {kind}, {refilled} back a second, a call names its cost");
+    }
+    format!("{capacity} {kind}, {refilled} back a second, {cost} a call")
 }
 
 fn standing(bucket: &BucketView) -> Line<'static> {

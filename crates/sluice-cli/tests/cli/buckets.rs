@@ -188,6 +188,21 @@ fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() 
 }
 
 #[test]
+fn a_bucket_of_tokens_without_a_cost_says_that_a_call_names_it() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = "[[bucket]]\ndimension = \"acme#tpm\"\ntype = \"tokens\"\ncapacity = 600\nwindow = \"60s\"\n";
+    let limits = file("without_cost.toml", bucket);
+    let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(applied.contains("600 tokens, 10 a second, a call names its cost"), "{applied}");
+    let listed = sandbox.stdout(&["buckets", "list"]);
+    let line = listed.lines().find(|line| line.contains("acme#tpm")).unwrap();
+    assert!(line.trim_end().ends_with('-'), "{listed}");
+    let stated = file("with_cost.toml", &format!("{bucket}cost_per_call = 20\n"));
+    let applied = sandbox.stdout(&["buckets", "apply", stated.to_str().unwrap()]);
+    assert!(applied.contains("20 a call"), "{applied}");
+}
+
+#[test]
 fn a_file_to_start_from_knows_the_profiles_of_ones_own() {
     let profile = file("acme.toml", "vendor = \"acme\"\n");
     let init =
