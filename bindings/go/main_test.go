@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
-	variables, stop, err := sluicetest.Run()
+	sandbox, err := sluicetest.Run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for name, value := range variables {
+	for name, value := range sandbox.Variables {
 		os.Setenv(name, value)
 	}
 	if client, err = sluice.FromEnv(context.Background()); err != nil {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	stop()
+	sandbox.Stop()
 	os.Exit(code)
 }
 

@@ -1,12 +1,13 @@
 // Makes the npm packages of a release, as files for `npm publish`.
 //
-//     node pack.mjs platform linux-x64-gnu MODULE FOLDER    the native module of one platform
-//     node pack.mjs main FOLDER                             the JavaScript (`npm run build` first)
+//     node pack.mjs platform linux-x64-gnu MODULE FOLDER     the native module of one platform
+//     node pack.mjs testkit linux-x64-gnu COMMAND FOLDER     the command `sluice` of one platform
+//     node pack.mjs main FOLDER                              the JavaScript of both (`npm run build` first)
 //
-// The main package names those of the platforms as optional: npm installs the one that fits.
+// The main packages name those of the platforms as optional: npm installs the one that fits.
 
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -17,13 +18,19 @@ const PLATFORMS = {
   "darwin-arm64": { os: ["darwin"], cpu: ["arm64"] },
 };
 
-const source = import.meta.dirname;
-const {
-  private: _,
-  scripts: __,
-  devDependencies: ___,
-  ...manifest
-} = JSON.parse(readFileSync(join(source, "package.json"), "utf8"));
+/** What is published of a manifest. */
+function published(folder) {
+  const {
+    private: _,
+    scripts: __,
+    devDependencies: ___,
+    ...manifest
+  } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  return { folder, manifest };
+}
+
+const SDK = published(import.meta.dirname);
+const TESTKIT = published(join(import.meta.dirname, "testkit"));
 
 /** Lays out a package, and packs it. */
 function pack(of, fill, folder) {
@@ -36,33 +43,38 @@ function pack(of, fill, folder) {
       cwd: work,
       stdio: ["ignore", "inherit", "inherit"],
     });
-    process.exitCode = packed.status ?? 1;
+    process.exitCode ||= packed.status ?? 1;
   } finally {
     rmSync(work, { recursive: true });
   }
 }
 
-function platform(name, module, folder) {
-  const { version, license, engines } = manifest;
-  const of = {
-    name: `${manifest.name}-${name}`,
+/** What only one platform has: a file, as a package of its own. */
+function platform({ manifest: { name: of, version, license, engines } }, file, path, name, folder) {
+  const described = {
+    name: `${of}-${name}`,
     version,
-    description: `The native module of ${manifest.name} for ${name}`,
+    description: `What ${of} needs on ${name}`,
     license,
     engines,
     ...PLATFORMS[name],
-    main: "sluice.node",
-    files: ["sluice.node"],
+    ...(file.endsWith(".node") && { main: file }),
+    files: [file],
   };
-  pack(of, (work) => cpSync(module, join(work, "sluice.node")), folder);
+  const fill = (work) => {
+    cpSync(path, join(work, file));
+    chmodSync(join(work, file), 0o755);
+  };
+  pack(described, fill, folder);
 }
 
-function main(folder) {
+/** What is the same on every platform. */
+function main({ folder: from, manifest }, folder) {
   const names = Object.keys(PLATFORMS).map((name) => [`${manifest.name}-${name}`, manifest.version]);
   const files = manifest.files.filter((file) => file !== "sluice.node");
   const fill = (work) => {
     for (const file of [...files, "README.md"]) {
-      cpSync(join(source, file), join(work, file), { recursive: true });
+      cpSync(join(from, file), join(work, file), { recursive: true });
     }
   };
   pack({ ...manifest, files, optionalDependencies: Object.fromEntries(names) }, fill, folder);
@@ -70,12 +82,17 @@ function main(folder) {
 
 const [, , kind, ...rest] = process.argv;
 if (kind === "platform" && rest.length === 3 && rest[0] in PLATFORMS) {
-  platform(...rest);
+  const [name, path, folder] = rest;
+  platform(SDK, "sluice.node", path, name, folder);
+} else if (kind === "testkit" && rest.length === 3 && rest[0] in PLATFORMS) {
+  const [name, path, folder] = rest;
+  platform(TESTKIT, "sluice", path, name, folder);
 } else if (kind === "main" && rest.length === 1) {
-  main(...rest);
+  main(SDK, ...rest);
+  main(TESTKIT, ...rest);
 } else {
   console.error(
-    `pack.mjs platform NAME MODULE FOLDER, or pack.mjs main FOLDER; NAME is one of ${Object.keys(PLATFORMS)}`,
+    `pack.mjs platform NAME MODULE FOLDER, pack.mjs testkit NAME COMMAND FOLDER, or pack.mjs main FOLDER; NAME is one of ${Object.keys(PLATFORMS)}`,
   );
   process.exitCode = 2;
 }

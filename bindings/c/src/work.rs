@@ -2,13 +2,11 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_bindings::{Answer, Failure, Operation, Target};
-use tokio::runtime::{Builder, Runtime};
+use sluice_bindings::{Answer, Failure, Operation, Target, runtime};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -52,20 +50,6 @@ impl SluiceAnswer {
         let (value, made) = self.more.remove(0);
         Some(Self { value: value.to_string(), made: Some(made), ..Self::default() })
     }
-}
-
-/// The most threads of the runtime. They send and receive, and most calls of a process share a request.
-const MOST_THREADS: usize = 2;
-
-/// The runtime of the process.
-pub(crate) fn runtime() -> Result<&'static Runtime, String> {
-    static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
-    let make = || {
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
-        let made = Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build();
-        made.map_err(|error| format!("sluice cannot start its threads: {error}"))
-    };
-    RUNTIME.get_or_init(make).as_ref().map_err(Clone::clone)
 }
 
 fn failed(message: impl ToString) -> SluiceAnswer {

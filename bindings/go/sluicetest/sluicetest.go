@@ -3,8 +3,9 @@ package sluicetest
 
 import (
 	"bufio"
-	"errors"
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -13,72 +14,138 @@ import (
 	"time"
 )
 
-var endpoint = regexp.MustCompile(`SLUICE_ENDPOINT_URL=(\S+)`)
+var (
+	endpoint = regexp.MustCompile(`SLUICE_ENDPOINT_URL=(\S+)`)
+	advanced = regexp.MustCompile(`(advanced)`)
+)
 
 const longestStart = 30 * time.Second
 
-// Start starts a sandbox for a test, and sets the variables by which sluice.FromEnv finds it. SLUICE_COMMAND names the
-// command; otherwise it is the one on PATH. The sandbox ends with the test.
-func Start(t testing.TB) {
+const longestAnswer = 10 * time.Second
+
+// memory is how long a client answers a refusal from memory, and a little more.
+const memory = 1100 * time.Millisecond
+
+// Sandbox is a sandbox that runs.
+type Sandbox struct {
+	// Variables are what to set, so that sluice.FromEnv finds the sandbox.
+	Variables map[string]string
+
+	command string
+	process *exec.Cmd
+	input   io.WriteCloser
+	printed chan string
+}
+
+// Options say which sandbox to run. The zero value is for most tests.
+type Options struct {
+	// Command is the path of the command sluice; by default that of SLUICE_COMMAND, or the one on PATH.
+	Command string
+	// Faults is the part of the requests that are throttled, lost, late, or applied without a reply.
+	Faults float64
+}
+
+// Start starts a sandbox for a test, and sets the variables by which sluice.FromEnv finds it. The sandbox ends with the
+// test.
+func Start(t testing.TB, options ...Options) *Sandbox {
 	t.Helper()
-	variables, stop, err := Run()
+	sandbox, err := Run(options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(stop)
-	for name, value := range variables {
+	t.Cleanup(sandbox.Stop)
+	for name, value := range sandbox.Variables {
 		t.Setenv(name, value)
 	}
+	return sandbox
 }
 
-// Run starts a sandbox, for TestMain. It returns the variables to set, and what ends it.
-func Run() (variables map[string]string, stop func(), err error) {
-	command := os.Getenv("SLUICE_COMMAND")
-	if command == "" {
-		command = "sluice"
+// Run starts a sandbox, for TestMain.
+func Run(options ...Options) (*Sandbox, error) {
+	var of Options
+	if len(options) > 0 {
+		of = options[0]
 	}
-	sandbox := exec.Command(command, "sandbox", "--port", "0")
-	sandbox.Stderr = os.Stderr
-	output, err := sandbox.StdoutPipe()
+	command := cmp.Or(of.Command, os.Getenv("SLUICE_COMMAND"), "sluice")
+	arguments := []string{"sandbox", "--port", "0", "--control"}
+	if of.Faults > 0 {
+		arguments = append(arguments, "--faults", fmt.Sprint(of.Faults))
+	}
+	process := exec.Command(command, arguments...)
+	process.Stderr = os.Stderr
+	input, err := process.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := sandbox.Start(); err != nil {
-		return nil, nil, fmt.Errorf("%s sandbox: %w (SLUICE_COMMAND names the command)", command, err)
+	output, err := process.StdoutPipe()
+	if err != nil {
+		return nil, err
 	}
-	stop = func() {
-		_ = sandbox.Process.Signal(syscall.SIGTERM)
-		_ = sandbox.Wait()
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("%s sandbox: %w (SLUICE_COMMAND names the command)", command, err)
 	}
-	found := make(chan string, 1)
+	sandbox := &Sandbox{command: command, process: process, input: input, printed: make(chan string, 64)}
 	go func() {
-		lines := bufio.NewScanner(output)
-		for lines.Scan() {
-			if match := endpoint.FindStringSubmatch(lines.Text()); match != nil {
-				select {
-				case found <- match[1]:
-				default:
-				}
-			}
+		defer close(sandbox.printed)
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			sandbox.printed <- lines.Text()
 		}
-		close(found)
 	}()
-	timer := time.NewTimer(longestStart)
+	url, err := sandbox.expect(endpoint, longestStart)
+	if err != nil {
+		sandbox.Stop()
+		return nil, err
+	}
+	sandbox.Variables = map[string]string{
+		"SLUICE_ENV":            "sandbox",
+		"SLUICE_ENDPOINT_URL":   url,
+		"AWS_ACCESS_KEY_ID":     "sandbox",
+		"AWS_SECRET_ACCESS_KEY": "sandbox",
+	}
+	return sandbox, nil
+}
+
+// Advance moves the time of the table forward, and sweeps: tokens refill, cool-downs end, slots of leases that have ended
+// come back. It takes 1.1 s, after which no client refuses from memory any more. Clients learn the time with their next
+// request; a wait that is under way is not shortened.
+func (s *Sandbox) Advance(by time.Duration) error {
+	if by < 0 {
+		return fmt.Errorf("the time of a sandbox moves forward alone: %v is less than 0", by)
+	}
+	if _, err := fmt.Fprintf(s.input, "advance %dms\n", by.Milliseconds()); err != nil {
+		return fmt.Errorf("%s sandbox: %w", s.command, err)
+	}
+	if _, err := s.expect(advanced, longestAnswer); err != nil {
+		return err
+	}
+	time.Sleep(memory)
+	return nil
+}
+
+// Stop ends the sandbox.
+func (s *Sandbox) Stop() {
+	_ = s.process.Process.Signal(syscall.SIGTERM)
+	// What is left, so that the reader ends.
+	for range s.printed {
+	}
+	_ = s.process.Wait()
+}
+
+// expect returns what the sandbox prints.
+func (s *Sandbox) expect(pattern *regexp.Regexp, within time.Duration) (string, error) {
+	timer := time.NewTimer(within)
 	defer timer.Stop()
-	select {
-	case url, is := <-found:
-		if is {
-			return map[string]string{
-				"SLUICE_ENV":            "sandbox",
-				"SLUICE_ENDPOINT_URL":   url,
-				"AWS_ACCESS_KEY_ID":     "sandbox",
-				"AWS_SECRET_ACCESS_KEY": "sandbox",
-			}, stop, nil
+	for {
+		select {
+		case line, is := <-s.printed:
+			if !is {
+				return "", fmt.Errorf("%s sandbox: it has ended", s.command)
+			}
+			if match := pattern.FindStringSubmatch(line); match != nil {
+				return match[1], nil
+			}
+		case <-timer.C:
+			return "", fmt.Errorf("%s sandbox does not answer within %v", s.command, within)
 		}
-		stop()
-		return nil, nil, errors.New("the sandbox ended before it served")
-	case <-timer.C:
-		stop()
-		return nil, nil, errors.New("the sandbox is not up after 30 s")
 	}
 }

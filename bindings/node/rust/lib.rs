@@ -3,17 +3,17 @@
 
 #![allow(missing_docs, reason = "`src/native.ts` tells what each is")]
 
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
-use napi::bindgen_prelude::{Buffer, Either, PromiseRaw, block_on, within_runtime_if_available};
+use napi::bindgen_prelude::{Buffer, Either, FnArgs};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Env, Error, Result, Status};
+use napi::{Error, Result, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sluice_bindings::logs::{self, Record};
-use sluice_bindings::{Answer, CredentialsQuestion, Failure, Operation, Target};
-use tokio_util::sync::CancellationToken;
+use sluice_bindings::{Answer, Begun, CredentialsQuestion, Failure, Target, UnderWay, begin};
+use tokio::runtime::Runtime;
 
 /// A failure travels as JSON in the message of an error.
 fn raise(failure: &Failure) -> Error {
@@ -24,6 +24,10 @@ fn parse(arguments: &str) -> Result<Value> {
     serde_json::from_str(arguments).map_err(|error| Error::new(Status::InvalidArg, error.to_string()))
 }
 
+fn runtime() -> Result<&'static Runtime> {
+    sluice_bindings::runtime().map_err(|message| Error::new(Status::GenericFailure, message))
+}
+
 /// What operations are called on.
 #[napi(js_name = "Target")]
 pub struct NativeTarget(Target);
@@ -32,7 +36,7 @@ pub struct NativeTarget(Target);
 impl NativeTarget {
     #[napi(factory)]
     pub fn client(settings: String) -> Result<Self> {
-        block_on(Target::client(parse(&settings)?)).map(Self).map_err(|failure| raise(&failure))
+        runtime()?.block_on(Target::client(parse(&settings)?)).map(Self).map_err(|failure| raise(&failure))
     }
 
     /// The same with credentials of the program: `ask` is called with a question when they are needed.
@@ -42,7 +46,10 @@ impl NativeTarget {
             // A process that ends answers nothing: the question is dropped with the call.
             ask.call(NativeQuestion(Mutex::new(Some(question))), ThreadsafeFunctionCallMode::NonBlocking);
         };
-        block_on(Target::client_with_credentials(parse(&settings)?, asks)).map(Self).map_err(|failure| raise(&failure))
+        runtime()?
+            .block_on(Target::client_with_credentials(parse(&settings)?, asks))
+            .map(Self)
+            .map_err(|failure| raise(&failure))
     }
 
     #[napi(factory)]
@@ -51,21 +58,31 @@ impl NativeTarget {
     }
 
     /// Begins an operation. Most grants from stock are there at once: then there is no operation, but the answer.
+    /// Otherwise `mailbox` is told the answer, with this number.
     #[napi]
     pub fn call(
         &self,
         name: String,
         arguments: String,
         bytes: Option<Buffer>,
+        mailbox: &Mailbox,
+        number: u32,
     ) -> Result<Either<NativeAnswer, NativeOperation>> {
-        let mut work = self.0.call(&name, parse(&arguments)?, bytes.map(Vec::from));
-        let polled = within_runtime_if_available(|| work.as_mut().poll(&mut Context::from_waker(Waker::noop())));
-        match polled {
-            Poll::Ready(Ok(answer)) => Ok(Either::A(NativeAnswer::new(answer))),
-            Poll::Ready(Err(failure)) => Err(raise(&failure)),
-            Poll::Pending => {
-                let (work, cancelled) = (Mutex::new(Some(work)), CancellationToken::new());
-                Ok(Either::B(NativeOperation { work, cancelled }))
+        let work = self.0.call(&name, parse(&arguments)?, bytes.map(Vec::from));
+        match begin(work, runtime()?.handle()) {
+            Begun::Done(Ok(answer)) => Ok(Either::A(NativeAnswer::new(answer))),
+            Begun::Done(Err(failure)) => Err(raise(&failure)),
+            Begun::Waits(waits) => {
+                let told = Arc::clone(&mailbox.0);
+                Ok(Either::B(NativeOperation(waits.tell(move |answer| {
+                    let (answer, failure) = match answer {
+                        Some(Ok(answer)) => (Some(NativeAnswer::new(answer)), None),
+                        Some(Err(failure)) => (None, Some(failure.to_json())),
+                        None => (None, None),
+                    };
+                    // Of a worker thread that has ended, nobody is told: the answer is dropped, and gives back what it holds.
+                    told.call((number, answer, failure).into(), ThreadsafeFunctionCallMode::NonBlocking);
+                }))))
             }
         }
     }
@@ -74,16 +91,16 @@ impl NativeTarget {
     #[napi]
     pub fn look(&self, name: String, arguments: String) -> Result<NativeAnswer> {
         let arguments = parse(&arguments)?;
-        let looked = within_runtime_if_available(|| self.0.look(&name, arguments));
-        looked.map(NativeAnswer::new).map_err(|failure| raise(&failure))
+        let _in_runtime = runtime()?.enter();
+        self.0.look(&name, arguments).map(NativeAnswer::new).map_err(|failure| raise(&failure))
     }
 
     /// Puts a grant into a tracker.
     #[napi]
     pub fn store(&self, arguments: String, grant: &NativeTarget) -> Result<NativeAnswer> {
         let arguments = parse(&arguments)?;
-        let stored = within_runtime_if_available(|| self.0.store(arguments, &grant.0));
-        stored.map(NativeAnswer::new).map_err(|failure| raise(&failure))
+        let _in_runtime = runtime()?.enter();
+        self.0.store(arguments, &grant.0).map(NativeAnswer::new).map_err(|failure| raise(&failure))
     }
 
     /// Reads a piece of a reply's body.
@@ -142,35 +159,32 @@ pub fn end_log() {
     logs::log_to(None);
 }
 
+/// Where the answers of one thread of JavaScript come: the number of the operation, its answer or its failure, and neither if
+/// it was cancelled.
+#[napi]
+pub struct Mailbox(Arc<Told>);
+
+type Told = ThreadsafeFunction<Telling, (), Telling, Status, false, true>;
+
+type Telling = FnArgs<(u32, Option<NativeAnswer>, Option<String>)>;
+
+#[napi]
+impl Mailbox {
+    #[napi(constructor)]
+    pub fn new(told: Told) -> Self {
+        Self(Arc::new(told))
+    }
+}
+
 /// An operation that is under way.
 #[napi(js_name = "Operation")]
-pub struct NativeOperation {
-    work: Mutex<Option<Operation>>,
-    cancelled: CancellationToken,
-}
+pub struct NativeOperation(UnderWay);
 
 #[napi]
 impl NativeOperation {
-    /// Waits for the answer; `null` if the operation was cancelled. Once only.
-    ///
-    /// Not an `async fn`: its future would refer to this object, which is freed when its worker thread is terminated.
-    #[napi]
-    pub fn run<'env>(&self, env: &'env Env) -> Result<PromiseRaw<'env, Option<NativeAnswer>>> {
-        let (work, cancelled) = (self.work.lock().take(), self.cancelled.clone());
-        env.spawn_future(async move {
-            let Some(work) = work else { return Ok(None) };
-            tokio::select! {
-                biased;
-                answer = work => answer.map(|answer| Some(NativeAnswer::new(answer))).map_err(|failure| raise(&failure)),
-                // The work is dropped, and gives back what it has.
-                () = cancelled.cancelled() => Ok(None),
-            }
-        })
-    }
-
     #[napi]
     pub fn cancel(&self) {
-        self.cancelled.cancel();
+        self.0.cancel();
     }
 }
 

@@ -13,12 +13,19 @@ interface NativeAnswer {
 }
 
 interface NativeOperation {
-  run(): Promise<NativeAnswer | null>;
   cancel(): void;
 }
 
+type NativeMailbox = object;
+
 interface NativeTarget {
-  call(name: string, args: string, bytes?: Buffer): NativeAnswer | NativeOperation;
+  call(
+    name: string,
+    args: string,
+    bytes: Buffer | undefined,
+    mailbox: NativeMailbox,
+    number: number,
+  ): NativeAnswer | NativeOperation;
   look(name: string, args: string): NativeAnswer;
   store(args: string, grant: NativeTarget): NativeAnswer;
   feed(piece: Buffer): void;
@@ -31,6 +38,9 @@ export interface CredentialsQuestion {
 }
 
 interface NativeModule {
+  readonly Mailbox: new (
+    told: (number: number, answer: NativeAnswer | null, failure: string | null) => void,
+  ) => NativeMailbox;
   readonly Target: {
     client(settings: string): NativeTarget;
     clientWithCredentials(settings: string, ask: (question: CredentialsQuestion) => void): NativeTarget;
@@ -61,6 +71,34 @@ function load(): NativeModule {
   }
 }
 
+type Settle = (answer: NativeAnswer | null, failure: string | null) => void;
+
+/** The operations of this thread that are under way. */
+const underWay = new Map<number, Settle>();
+
+const mailbox = new native.Mailbox((number, answer, failure) => {
+  const settle = underWay.get(number);
+  underWay.delete(number);
+  if (underWay.size === 0) {
+    alive.unref();
+  }
+  settle?.(answer, failure);
+});
+
+/** Keeps the process alive while an operation is under way. */
+const alive = setInterval(() => undefined, 2 ** 31 - 1);
+alive.unref();
+
+let last = 0;
+
+/** A number that no operation under way has. */
+function next(): number {
+  do {
+    last = (last + 1) % 2 ** 32;
+  } while (underWay.has(last));
+  return last;
+}
+
 /** What an operation told and made. */
 export interface Answer {
   readonly value: unknown;
@@ -86,21 +124,28 @@ export class Target {
   /** An operation that may wait. `signal` ends it: it gives back what it has. */
   async call(name: string, args: object = {}, { bytes, signal }: CallOptions = {}): Promise<Answer> {
     signal?.throwIfAborted();
-    const begun = throwing(() => this.native.call(name, JSON.stringify(args), bytes));
-    if (!("run" in begun)) {
+    const number = next();
+    const begun = throwing(() => this.native.call(name, JSON.stringify(args), bytes, mailbox, number));
+    if (!("cancel" in begun)) {
       return Target.answer(begun);
     }
     const cancel = () => begun.cancel();
     signal?.addEventListener("abort", cancel, { once: true });
     try {
-      const answer = await begun.run();
-      if (answer === null) {
-        signal?.throwIfAborted();
-        throw new Error(`${name} was cancelled`);
-      }
-      return Target.answer(answer);
-    } catch (error) {
-      throw told(error);
+      return await new Promise<Answer>((resolve, reject) => {
+        if (underWay.size === 0) {
+          alive.ref();
+        }
+        underWay.set(number, (answer, failure) => {
+          if (failure !== null) {
+            reject(told(new Error(failure)));
+          } else if (answer === null) {
+            reject(signal?.reason ?? new Error(`${name} was cancelled`));
+          } else {
+            resolve(Target.answer(answer));
+          }
+        });
+      });
     } finally {
       signal?.removeEventListener("abort", cancel);
     }

@@ -1,52 +1,92 @@
-/** A DynamoDB for the tests of a product: the embedded engine, which `sluice sandbox` serves. */
+/** A DynamoDB for the tests of a product: the embedded engine, which `sluice sandbox` serves. `@sluice/testkit` brings
+ * the command. */
 
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** A sandbox that runs. */
 export interface Sandbox extends AsyncDisposable {
   /** The variables to set, so that `Client.fromEnv` finds it. */
   readonly env: Readonly<Record<string, string>>;
+  /** Moves the time of the table forward, and sweeps: tokens refill, cool-downs end, slots of leases that have ended come
+   * back. It takes 1.1 s, after which no client refuses from memory any more. Clients learn the time with their next
+   * request; a wait that is under way is not shortened. */
+  advance(byMs: number): Promise<void>;
   stop(): Promise<void>;
 }
 
-const LONGEST_START_MS = 30_000;
+export interface SandboxOptions {
+  /** The path of the command `sluice`; by default that of `SLUICE_COMMAND`, or what `PATH` has. */
+  command?: string;
+  /** The part of the requests that are throttled, lost, late, or applied without a reply. */
+  faults?: number;
+}
 
-/** Starts `sluice sandbox`, on a port of its own. `command` is the path of the command `sluice`; by default that of
- * `SLUICE_COMMAND`, or what `PATH` has. */
+const LONGEST_START_MS = 30_000;
+const LONGEST_ANSWER_MS = 10_000;
+/** How long a client answers a refusal from memory, and a little more. */
+const MEMORY_MS = 1_100;
+
+/** Starts `sluice sandbox`, on a port of its own. */
 export async function startSandbox({
   command = process.env.SLUICE_COMMAND ?? "sluice",
-}: {
-  command?: string;
-} = {}): Promise<Sandbox> {
-  const child = spawn(command, ["sandbox", "--port", "0"], { stdio: ["ignore", "pipe", "inherit"] });
+  faults = 0,
+}: SandboxOptions = {}): Promise<Sandbox> {
+  const args = ["sandbox", "--port", "0", "--control", ...(faults > 0 ? ["--faults", `${faults}`] : [])];
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise<string>((resolve) => {
     child.once("error", (error) => resolve(String(error)));
     child.once("exit", (code) => resolve(`it ended with ${code}`));
   });
+  // Its end is told by `ended`.
+  child.stdin.on("error", () => undefined);
   const lines = createInterface({ input: child.stdout });
-  const endpoint = await new Promise<string>((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error("the sandbox is not up after 30 s")), LONGEST_START_MS);
-    late.unref();
-    ended.then((why) => reject(new Error(`${command} sandbox: ${why}`)));
-    lines.on("line", (line) => {
-      const found = /SLUICE_ENDPOINT_URL=(\S+)/.exec(line);
-      if (found?.[1] !== undefined) {
+  /** What the sandbox prints. */
+  const printed = (pattern: RegExp, withinMs: number) =>
+    new Promise<string>((resolve, reject) => {
+      const done = () => {
         clearTimeout(late);
-        resolve(found[1]);
-      }
+        lines.off("line", read);
+      };
+      const fail = (why: string) => {
+        done();
+        reject(new Error(`${command} sandbox: ${why}`));
+      };
+      const read = (line: string) => {
+        const found = pattern.exec(line);
+        if (found?.[1] !== undefined) {
+          done();
+          resolve(found[1]);
+        }
+      };
+      const late = setTimeout(() => fail(`it does not answer within ${withinMs / 1_000} s`), withinMs);
+      lines.on("line", read);
+      ended.then(fail);
     });
-  });
   const stop = async () => {
     child.kill("SIGTERM");
     await ended;
   };
+  const endpoint = await printed(/SLUICE_ENDPOINT_URL=(\S+)/, LONGEST_START_MS).catch(async (error) => {
+    await stop();
+    throw error;
+  });
   return {
     env: {
       SLUICE_ENV: "sandbox",
       SLUICE_ENDPOINT_URL: endpoint,
       AWS_ACCESS_KEY_ID: "sandbox",
       AWS_SECRET_ACCESS_KEY: "sandbox",
+    },
+    async advance(byMs) {
+      if (!(byMs >= 0)) {
+        throw new RangeError(`the time of a sandbox moves forward alone: ${byMs} ms is less than 0`);
+      }
+      const advanced = printed(/(advanced)/, LONGEST_ANSWER_MS);
+      child.stdin.write(`advance ${Math.round(byMs)}ms\n`);
+      await advanced;
+      await sleep(MEMORY_MS);
     },
     stop,
     [Symbol.asyncDispose]: stop,

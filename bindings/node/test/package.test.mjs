@@ -1,18 +1,18 @@
-// The npm packages of a release: the JavaScript in one, the native module of the platform in another.
+// The npm packages of a release: the JavaScript in one, the native module of the platform in another; the same for the testkit.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
-import { declare, requests } from "./support.mjs";
+import { command, declare, requests } from "./support.mjs";
 
 const source = join(import.meta.dirname, "..");
 const platform = `${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`;
 
-function run(command, args, cwd) {
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: "utf8" });
+function run(command, args, cwd, env = process.env) {
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, env, encoding: "utf8" });
   return { status, stdout: stdout.trim(), stderr };
 }
 
@@ -24,6 +24,11 @@ before(() => {
   const pack = (...args) => assert.equal(run(process.execPath, [join(source, "pack.mjs"), ...args]).status, 0);
   pack("main", folder);
   pack("platform", platform, join(source, "sluice.node"), folder);
+  // A command that is quickly packed, in place of a debug build.
+  const script = join(folder, "command");
+  writeFileSync(script, `#!/bin/sh\nexec ${command()} "$@"\n`);
+  chmodSync(script, 0o644);
+  pack("testkit", platform, script, folder);
 });
 
 /** A project that has installed these packages. */
@@ -53,4 +58,22 @@ test("without the package of the platform, the error names it", () => {
   const { status, stderr } = run(process.execPath, ["-e", 'require("@sluice/sdk")'], cwd);
   assert.equal(status, 1);
   assert(stderr.includes(`install @sluice/sdk-${platform} of the same version`), stderr);
+});
+
+test("the testkit brings its command, for import and require", () => {
+  const cwd = project("testkit", "sluice-sdk-0", `sluice-sdk-${platform}`, "sluice-testkit-");
+  const code = `
+    const sandbox = await startSandbox();
+    Object.assign(process.env, sandbox.env);
+    const client = Client.fromEnv();
+    console.log((await client.acquire("openai#rpm")).granted);
+    await client.close();
+    await sandbox.stop();`;
+  const { SLUICE_COMMAND: _, ...env } = process.env;
+  const imports = `import { Client } from "@sluice/sdk"; import { startSandbox } from "@sluice/testkit"; ${code}`;
+  const imported = run(process.execPath, ["--input-type=module", "-e", imports], cwd, env);
+  assert.equal(imported.stdout, "true", imported.stderr);
+  const requires = `const { Client } = require("@sluice/sdk"), { startSandbox } = require("@sluice/testkit"); (async () => { ${code} })();`;
+  const required = run(process.execPath, ["-e", requires], cwd, env);
+  assert.equal(required.stdout, "true", required.stderr);
 });

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use sluice_bindings::{Begun, UnderWay, begin};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::answer::{Answer, settle};
@@ -79,21 +79,20 @@ impl Operation {
     }
 
     fn __await__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let mut work = self.begin(py)?;
+        let work = self.begin(py)?;
         let runtime = runtime()?;
         let event_loop = py.import("asyncio")?.call_method0("get_running_loop")?;
         let future = event_loop.call_method0("create_future")?;
-        // Most grants from stock are ready at once: they need no other thread.
-        let polled = py.detach(|| {
-            let _in_runtime = runtime.enter();
-            work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        });
-        match polled {
-            Poll::Ready(answer) => settle(&future, answer)?,
-            Poll::Pending => {
+        match py.detach(|| begin(work, runtime.handle())) {
+            Begun::Done(answer) => settle(&future, answer)?,
+            Begun::Waits(waits) => {
                 let (mailbox, told) = (Mailbox::of(&event_loop)?, future.clone().unbind());
-                let task = runtime.spawn(async move { mailbox.put(told, work.await) });
-                future.call_method1("add_done_callback", (Canceller(task.abort_handle()),))?;
+                let under_way = waits.tell(move |answer| {
+                    if let Some(answer) = answer {
+                        mailbox.put(told, answer);
+                    }
+                });
+                future.call_method1("add_done_callback", (Canceller(under_way),))?;
             }
         }
         future.call_method0("__await__")
@@ -130,11 +129,11 @@ fn in_main_thread(py: Python<'_>) -> PyResult<bool> {
 
 /// Ends the work of a future that was cancelled.
 #[pyclass(frozen, module = "sluice._native")]
-struct Canceller(AbortHandle);
+struct Canceller(UnderWay);
 
 #[pymethods]
 impl Canceller {
     fn __call__(&self, _future: &Bound<'_, PyAny>) {
-        self.0.abort();
+        self.0.cancel();
     }
 }

@@ -31,8 +31,8 @@ def _command() -> str:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[dict[str, str]]:
-    with sandbox(_command()) as variables:
-        yield variables
+    with sandbox(_command()) as served:
+        yield served.variables
 
 
 @pytest.fixture

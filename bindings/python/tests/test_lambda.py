@@ -20,8 +20,8 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "lambda_function.py"
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="openai 3 needs Python 3.11")
 def test_what_does_not_fit_goes_back_into_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     # The buckets of openai are those of other tests, too.
-    with sandbox(_command()) as variables, served() as vendor:
-        environment = {**variables, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{vendor.base_url}/v1"}
+    with sandbox(_command()) as table, served() as vendor:
+        environment = {**table.variables, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{vendor.base_url}/v1"}
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         with sluice.Client.from_env() as client:

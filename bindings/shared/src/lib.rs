@@ -8,6 +8,7 @@
 #![warn(unreachable_pub)]
 
 mod arguments;
+mod begin;
 mod client;
 mod credentials;
 mod failure;
@@ -16,12 +17,15 @@ mod http;
 mod limits;
 pub mod logs;
 mod ops;
+mod runtime;
 mod settings;
 mod slot;
 mod target;
 mod tracker;
 mod values;
 
+pub use begin::{Begun, UnderWay, Waits, begin};
 pub use credentials::{AskedCredentials, CredentialsQuestion};
 pub use failure::Failure;
+pub use runtime::runtime;
 pub use target::{Answer, Bytes, Operation, Target};

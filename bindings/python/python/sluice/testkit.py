@@ -1,10 +1,8 @@
 """A DynamoDB for the tests of a product, without AWS and Docker: the embedded engine, as `sluice sandbox` serves it.
-The command is in a release's `sluice-lab`, or is built by `cargo build -p sluice-cli`.
+`pip install sluice[testkit]` brings the command, and the fixture `sluice_sandbox` for pytest. Without pytest:
 
-    @pytest.fixture(scope="session")
-    def sluice_env():
-        with sluice.testkit.sandbox() as variables:
-            yield variables
+    with sluice.testkit.sandbox() as served:
+        os.environ.update(served.variables)
 """
 
 from __future__ import annotations
@@ -14,57 +12,103 @@ import queue
 import re
 import shutil
 import subprocess
+import sysconfig
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 _LONGEST_START = 30.0
 """In seconds."""
 
+_LONGEST_ANSWER = 10.0
 
-@contextmanager
-def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[dict[str, str]]:
-    """Serves a DynamoDB on a port of its own until the block ends, and gives the variables to set in `os.environ`, so
-    that `Client.from_env` finds it.
+_MEMORY = 1.1
+"""How long a client answers a refusal from memory, and a little more."""
 
-    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, or what `PATH` has. `faults` is
-    the share of the requests that are throttled, lost, late, or applied without a reply."""
-    found = command or os.environ.get("SLUICE_COMMAND") or shutil.which("sluice")
-    if not found:
-        raise FileNotFoundError("there is no command `sluice` on PATH: name one in SLUICE_COMMAND")
-    asked = [found, "sandbox", "--port", "0", *(["--faults", str(faults)] if faults else [])]
-    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
-    lines: queue.Queue[str | None] = queue.Queue()
-    reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
-    reader.start()
-    try:
-        yield {
+
+class Sandbox:
+    """A sandbox that runs."""
+
+    variables: dict[str, str]
+    """The variables to set in `os.environ`, so that `Client.from_env` finds the sandbox."""
+
+    def __init__(self, process: subprocess.Popen[str], command: str) -> None:
+        self._process, self._command = process, command
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _start(self) -> None:
+        self.variables = {
             "SLUICE_ENV": "sandbox",
-            "SLUICE_ENDPOINT_URL": _endpoint(found, lines),
+            "SLUICE_ENDPOINT_URL": self._expect(r"SLUICE_ENDPOINT_URL=(\S+)", _LONGEST_START),
             "AWS_ACCESS_KEY_ID": "sandbox",
             "AWS_SECRET_ACCESS_KEY": "sandbox",
         }
-    finally:
-        process.terminate()
-        process.wait(10)
-        reader.join()
+
+    def advance(self, by: float | timedelta) -> None:
+        """Moves the time of the table forward by so many seconds, and sweeps: tokens refill, cool-downs end, slots of
+        leases that have ended come back. It takes 1.1 s, after which no client refuses from memory any more. Clients
+        learn the time with their next request; a wait that is under way is not shortened."""
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        if not seconds >= 0:
+            raise ValueError(f"the time of a sandbox moves forward alone: {seconds} s is less than 0")
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"advance {round(seconds * 1000)}ms\n")
+        self._process.stdin.flush()
+        self._expect("(advanced)", _LONGEST_ANSWER)
+        time.sleep(_MEMORY)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            for line in output:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _expect(self, pattern: str, within: float) -> str:
+        """What the sandbox prints."""
+        printed = []
+        try:
+            while (line := self._lines.get(timeout=within)) is not None:
+                printed.append(line)
+                if found := re.search(pattern, line):
+                    return found[1]
+        except queue.Empty:
+            raise TimeoutError(f"{self._command} sandbox does not answer within {within:.0f} s") from None
+        raise RuntimeError(f"{self._command} sandbox: {''.join(printed)}")
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._reader.join()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
-def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    with process.stdout as output:
-        for line in output:
-            lines.put(line)
-    lines.put(None)
+@contextmanager
+def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sandbox]:
+    """Serves a DynamoDB on a port of its own until the block ends.
 
-
-def _endpoint(command: str, lines: queue.Queue[str | None]) -> str:
-    told = []
+    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, that of `sluice[testkit]`, or
+    what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply."""
+    found = command or os.environ.get("SLUICE_COMMAND") or _installed() or shutil.which("sluice")
+    if not found:
+        raise FileNotFoundError("there is no command `sluice`: install sluice[testkit], or name it in SLUICE_COMMAND")
+    asked = [found, "sandbox", "--port", "0", "--control", *(["--faults", str(faults)] if faults else [])]
+    process = subprocess.Popen(  # noqa: S603
+        asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    served = Sandbox(process, found)
     try:
-        while (line := lines.get(timeout=_LONGEST_START)) is not None:
-            told.append(line)
-            if found := re.search(r"SLUICE_ENDPOINT_URL=(\S+)", line):
-                return found[1]
-    except queue.Empty:
-        raise TimeoutError(f"{command} sandbox is not up after {_LONGEST_START:.0f} s") from None
-    raise RuntimeError(f"{command} sandbox: {''.join(told)}")
+        served._start()
+        yield served
+    finally:
+        served._stop()
+
+
+def _installed() -> str | None:
+    """The command that the package `sluice-testkit` put beside the interpreter, also if that is not on `PATH`."""
+    return shutil.which("sluice", path=sysconfig.get_path("scripts"))

@@ -1,5 +1,7 @@
 //! `sluice sandbox`: serves an embedded DynamoDB on a socket, with table and buckets, until Ctrl-C.
 
+mod control;
+
 use std::fs::{File, TryLockError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,6 +30,10 @@ pub(crate) struct Options {
     /// Give this part of the requests a fault, as 0.05: throttled, lost, late, or applied without a reply
     #[arg(long, value_name = "SHARE", value_parser = part)]
     faults: Option<f64>,
+    /// Read commands from standard input, for tests: `advance 60s` moves the time of the table. The end of
+    /// the input stops the sandbox
+    #[arg(long, conflicts_with = "data")]
+    control: bool,
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -76,9 +82,11 @@ pub(crate) async fn run(options: Options) -> Ended {
         None => EmbeddedDynamo::new()?,
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let server = match options.faults {
-        None => dynamo.serve(address).await?,
-        Some(_) => dynamo.serve_with_faults(address).await?,
+    // Only this server tells the engine's own time.
+    let server = if options.control || options.faults.is_some() {
+        dynamo.serve_with_faults(address).await?
+    } else {
+        dynamo.serve(address).await?
     };
     let table = table_name("sandbox");
     let is_new = dynamo.create_table(&table).await?;
@@ -108,7 +116,14 @@ pub(crate) async fn run(options: Options) -> Ended {
     println!("export AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox");
     println!();
     println!("Ctrl-C stops it.");
-    stop.await;
+    if options.control {
+        tokio::select! {
+            () = stop => {}
+            () = control::follow(&dynamo, &table) => {}
+        }
+    } else {
+        stop.await;
+    }
     println!("stopping");
     match tokio::time::timeout(GRACE, server.stop()).await {
         Ok(stopped) => stopped?,

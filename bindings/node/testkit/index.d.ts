@@ -1,0 +1,1 @@
+export { type Sandbox, type SandboxOptions, startSandbox } from "@sluice/sdk/testkit";

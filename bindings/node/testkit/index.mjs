@@ -1,0 +1,1 @@
+export { startSandbox } from "./index.js";
