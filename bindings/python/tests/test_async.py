@@ -118,16 +118,15 @@ async def test_a_grant_that_arrives_after_the_cancellation_goes_back(
 async def test_an_answer_that_nobody_takes_gives_its_tokens_back(
     client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
 ) -> None:
-    slots, tpm = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.tokens(1_000, per=DAY), "tpm")
     while True:
+        slots = declare(sluice.Limit.concurrent(1), "concurrent")
+        tpm = declare(sluice.Limit.tokens(1_000, per=DAY), "tpm")
         task = asyncio.create_task(aclient.acquire(slots, tpm, costs={tpm: 400}))
         await asyncio.sleep(0)
         if not task.done():
             break
         # The machine was so busy that the reply came while the request was sent.
-        grant = await task
-        assert isinstance(grant, sluice.Grant)
-        await grant.give_back()
+        await task
     # The event loop stands still until the answer has come; then the task is cancelled before it gets it.
     time.sleep(0.3)  # noqa: ASYNC251
     assert level(client, slots) == 0

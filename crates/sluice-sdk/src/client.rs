@@ -12,8 +12,7 @@ use crate::api::request::RequestError;
 use crate::config::mode::Mode;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::inner::Inner;
-use crate::lane::reading::known;
-use crate::lane::slot_lines;
+use crate::lane::reading::{known, of_share};
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; clones share what they know of buckets.
 ///
@@ -103,7 +102,7 @@ impl Client {
             Some(entry) => entry,
             None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
         };
-        let reading = match slot_lines::of_share(inner, entry).await {
+        let reading = match of_share(inner, entry).await {
             Ok(entry) => known(inner, &entry).await,
             Err(error) => Err(error),
         };

@@ -214,3 +214,17 @@ fn names_that_another_operator_wrote_since_are_not_overwritten() {
     complete(&mut table, &third);
     holds_the_bound(&table);
 }
+
+/// The bucket would have its old slots, and the shares theirs.
+#[test]
+fn a_limit_is_not_changed_by_a_reading_from_before_its_shares() {
+    let mut table = Table::default();
+    let (whole, with_share) = (split(&[0, 0, 0]), split(&[0, 0, 4]));
+    let limit = *with_share.common();
+    assert!(table.apply(&[Write::Put(Bucket::full(name(), limit, NOW).create())]));
+    let stale = table.read(&whole).common;
+    complete(&mut table, &with_share);
+    assert_eq!(table.bucket(&name()).unwrap().limit(), &limit, "the same slots as then");
+    let late = sluice_core::Change::plan(&stale, whole.whole(), NOW).unwrap();
+    assert!(!table.apply(&[Write::Update(late)]));
+}

@@ -14,7 +14,7 @@ use crate::lane::answer_by::AnswerBy;
 use crate::lane::entry::Entry;
 use crate::lane::fallback::charge;
 use crate::lane::inner::Inner;
-use crate::lane::reading::known;
+use crate::lane::reading::{known, of_share};
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
@@ -58,7 +58,7 @@ pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option
 }
 
 async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
-    entry = slot_lines::of_share(inner, entry).await?;
+    entry = of_share(inner, entry).await?;
     let limit = match entry.limit() {
         Some(limit) => limit,
         None => *known(inner, &entry).await?.bucket.limit(),

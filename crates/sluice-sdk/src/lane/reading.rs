@@ -21,6 +21,20 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<BucketReading,
     }
 }
 
+/// The entry that callers of a share take from, of the entry that they found by its name: the row of a share of slots
+/// may not be known before the first reading.
+pub(crate) async fn of_share(inner: &Inner, entry: Arc<Entry>) -> Result<Arc<Entry>, AcquireError> {
+    let Some(share) = &entry.share else { return Ok(entry) };
+    let bucket = known(inner, &entry).await?.bucket;
+    if bucket.share().is_some() {
+        return Ok(entry);
+    }
+    if bucket.limit().is_concurrent() {
+        known(inner, &inner.entry_of(&entry.dimension, None)).await?;
+    }
+    Ok(inner.entry_of(&entry.dimension, Some(share)))
+}
+
 /// Reads the row once for all callers that come during the read. They share the reading or the failure, so
 /// that they do not each wait for a table that does not answer. Takes at most an attempt and a request.
 async fn read_once(

@@ -51,20 +51,6 @@ fn line_of(inner: &Inner, entry: &Arc<Entry>) -> Option<Line> {
     is_common.then(|| (Arc::clone(entry), None))
 }
 
-/// The entry that callers of a share take from, of the entry that they found by its name: the row of a share of slots
-/// may not be known before the first reading.
-pub(crate) async fn of_share(inner: &Inner, entry: Arc<Entry>) -> Result<Arc<Entry>, AcquireError> {
-    let Some(share) = &entry.share else { return Ok(entry) };
-    let bucket = known(inner, &entry).await?.bucket;
-    if bucket.share().is_some() {
-        return Ok(entry);
-    }
-    if bucket.limit().is_concurrent() {
-        known(inner, &inner.entry_of(&entry.dimension, None)).await?;
-    }
-    Ok(inner.entry_of(&entry.dimension, Some(share)))
-}
-
 fn share_of(inner: &Inner, row: &Dimension) -> Option<(Dimension, ShareName)> {
     row.whole_and_share()?;
     inner.cache.get(row.as_str(), None)?.share_of().cloned()

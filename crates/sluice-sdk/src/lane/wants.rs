@@ -12,9 +12,8 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::poll::{Poll, WaitContext, pause_until_return};
-use crate::lane::reading::known;
+use crate::lane::reading::{known, of_share};
 use crate::lane::setback::Setback;
-use crate::lane::slot_lines;
 use crate::lane::terms::Terms;
 
 /// One dimension of an attempt, with what is known of its bucket.
@@ -47,7 +46,7 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     read.into_iter().collect::<Result<(), _>>()?;
     let mut wants = Vec::with_capacity(asks.len());
     for (ask, entry) in asks.iter().zip(entries) {
-        let entry = slot_lines::of_share(inner, entry).await?;
+        let entry = of_share(inner, entry).await?;
         let limit = *known(inner, &entry).await?.bucket.limit();
         wants.push(want(inner, entry, &limit, ask.cost_in(&limit)?)?);
     }
