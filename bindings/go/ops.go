@@ -27,7 +27,7 @@ func (o Ops) ApplyLimit(ctx context.Context, dimension string, limit Limit) (str
 type Share struct {
 	// The part of the bucket's capacity and refill rate, above 0 and below 1.
 	Part float64
-	// What others leave there when they borrow, in tokens; nil for a quarter, and at least one call.
+	// What others leave there when they borrow, in tokens or slots; nil for a quarter, and at least one call.
 	Floor *float64
 	// For work that can wait: the last to borrow.
 	Background bool

@@ -130,9 +130,9 @@ export interface Limit {
 
 /** What a product is guaranteed of a bucket. */
 export interface Share {
-  /** The part of the bucket's capacity and refill rate, above 0 and below 1. */
+  /** The part of the bucket's capacity and refill rate, above 0 and below 1; of slots, rounded down to whole calls. */
   readonly part: number;
-  /** What others leave there when they borrow, in tokens; by default a quarter, and at least one call. */
+  /** What others leave there when they borrow, in tokens or slots; by default a quarter, and at least one call. */
   readonly floor?: number;
   /** For work that can wait: the last to borrow. */
   readonly background?: boolean;

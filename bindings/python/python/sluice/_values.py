@@ -202,7 +202,7 @@ class Share:
     part: float
     """The part of the bucket's capacity and refill rate, above 0 and below 1."""
     floor: float | None = None
-    """What others leave there when they borrow, in tokens; by default a quarter, and at least one call."""
+    """What others leave there when they borrow, in tokens or slots; by default a quarter, and at least one call."""
     background: bool = False
     """For work that can wait: the last to borrow."""
 
