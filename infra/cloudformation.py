@@ -122,6 +122,10 @@ RULES = {
                 "Assert": {"Fn::Not": [{"Fn::Equals": [{"Ref": "RunbookUrl"}, PAGE]}]},
                 "AssertDescription": "prod needs RunbookUrl: where whoever is on call reads the runbook (https).",
             },
+            {
+                "Assert": {"Fn::Equals": [{"Ref": "AlarmActionsEnabled"}, "true"]},
+                "AssertDescription": "prod needs AlarmActionsEnabled: alarms that are off notify nobody.",
+            },
         ],
     }
 }

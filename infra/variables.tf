@@ -178,6 +178,11 @@ variable "alarm_actions_enabled" {
   description = "Whether alarms notify their topics."
   type        = bool
   default     = true
+
+  validation {
+    condition     = var.environment != "prod" || var.alarm_actions_enabled || var.nobody_is_paged
+    error_message = "prod needs alarm_actions_enabled: alarms that are off notify nobody when Sluice stops. To deploy so, set nobody_is_paged = true."
+  }
 }
 
 variable "restored_slots_threshold" {

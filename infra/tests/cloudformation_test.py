@@ -436,6 +436,11 @@ class CloudFormation(unittest.TestCase):
         for url, is_refused in (("docs/operations.md", True), ("http://example.com", True), ("https://a/b", False)):
             self.assertEqual(bool(Stack(template("sluice"), PROD | {"RunbookUrl": url}).broken()), is_refused, url)
 
+    def test_prod_is_refused_while_its_alarms_are_off(self):
+        for env, is_refused in (("prod", True), ("pre", False)):
+            given = PROD | {"Environment": env, "AlarmActionsEnabled": "false"}
+            self.assertEqual(bool(Stack(template("sluice"), given).broken()), is_refused, env)
+
     def test_prod_is_refused_while_its_alarms_reach_nobody(self):
         broken = Stack(template("sluice"), without(PROD, "CriticalTopicArn")).broken()
         self.assertEqual(len(broken), 1)

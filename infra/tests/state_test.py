@@ -92,6 +92,8 @@ if verb == "lambda invoke":
 if verb == "cloudwatch describe-alarms":
     if "--alarm-names" in asked:
         answer(account["topic"])
+    if "ActionsEnabled" in option("--query"):
+        answer(account["off"])
     state = account["no_sweep"].pop(0) if len(account["no_sweep"]) > 1 else account["no_sweep"][0]
     lines = [f"sluice-prod-no-sweep\\t{state}", *account["alarms"]]
     answer("\\n".join(one for one in lines if one.startswith(option("--alarm-name-prefix"))))
@@ -135,7 +137,7 @@ class Commands(unittest.TestCase):
         self.account(cli="aws-cli/2.31.0", one_state=False)
         topic = "arn:aws:sns:eu-central-1:111122223333:now"
         self.account(function_error="None", report='{"restored":0}', topic=topic, no_sweep=["OK"])
-        self.account(alarms=["sluice-prod-leak\tOK"], subscriptions=f"email\t{topic}:0193")
+        self.account(alarms=["sluice-prod-leak\tOK"], subscriptions=f"email\t{topic}:0193", off="")
 
     def account(self, **changes):
         file = self.folder / "account.json"
@@ -430,6 +432,7 @@ class Commands(unittest.TestCase):
             "these alarms are on: sluice-prod-no-sweep": {"no_sweep": ["INSUFFICIENT_DATA", "ALARM"]},
             "no-sweep is still INSUFFICIENT_DATA": {"no_sweep": ["INSUFFICIENT_DATA"]},
             "no-sweep has no topic": {"topic": "None"},
+            "these alarms are off": {"off": "sluice-prod-leak"},
             "has no subscription that was confirmed": {"subscriptions": "email\tPendingConfirmation"},
         }
         for says, fault in faults.items():
@@ -437,6 +440,16 @@ class Commands(unittest.TestCase):
         clone = self.clone_with(name_prefix='"acme-"')
         self.account(**healthy)
         self.task("infra:verify", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod cannot be started")
+
+    def test_limits_go_to_the_table_of_the_installation(self):
+        """With its prefix and in its Region, whatever the shell has."""
+        (self.folder / "bin" / "limits").write_text('#!/bin/sh\necho "$SLUICE_TABLE_NAME $SLUICE_AWS_REGION $SLUICE_ENV $*"\n')
+        (self.folder / "bin" / "limits").chmod(0o755)
+        told = ("buckets:apply", "ENV=prod", "SLUICE=limits")
+        clone = self.clone_with(name_prefix='"acme-"')
+        self.task(*told, SLUICE_TABLE_NAME="another", says="ontopix-vendor-buckets-prod eu-central-1 prod buckets apply")
+        self.task(*told, clone=clone, says="acme-ontopix-vendor-buckets-prod eu-central-1 prod")
+        self.task(*told, "REGION=eu-west-1", clone=clone, says="acme-ontopix-vendor-buckets-prod eu-west-1 prod")
 
     def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
         self.task(

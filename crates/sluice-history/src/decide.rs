@@ -26,6 +26,9 @@ pub(crate) fn bucket(name: &str, kind: Kind, log: &mut BucketLog, errors: Errors
         figures.peak = peak;
         let violation = |window| Violation::ConcurrencyExceeded { dimension: name.to_owned(), window };
         violations.extend(exceeded.into_iter().map(violation));
+        if log.has_shares() {
+            violations.extend(lines::check_slots(name, log, errors));
+        }
     } else {
         let (busiest, exceeded) = busiest::check(&log.grants, &timeline, errors);
         figures.busiest = busiest;

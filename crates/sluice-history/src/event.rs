@@ -106,7 +106,7 @@ pub struct Limit {
     pub shares: Vec<Share>,
 }
 
-/// What one share of a rate bucket is guaranteed.
+/// What one share of a bucket is guaranteed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Share {
     /// The name of the share.

@@ -10,7 +10,7 @@ use crate::event::{Kind, Limit};
 use crate::log::{BucketLog, Entry, Errors, LimitEntry, LineLimit, SplitEntry};
 use crate::timeline::Timeline;
 use crate::verdict::Violation;
-use crate::{busiest, order};
+use crate::{busiest, live, order};
 
 /// The line of callers that name no share.
 pub(crate) const COMMON: &str = "common";
@@ -48,6 +48,24 @@ pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Vio
         violations.extend(order::check(&format!("{dimension}, line of {name}"), &line, errors));
     }
     violations
+}
+
+/// The same of slots: no line has more in use than it has.
+pub(crate) fn check_slots(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
+    if log.grants.iter().any(|grant| grant.paid_from.is_none()) {
+        return Vec::new();
+    }
+    let of_line = |name: Arc<str>| {
+        let line = log.line(&name);
+        let (_, exceeded) = live::check(&line.grants, &Timeline::new(&line.limits, &line.grants, errors), errors);
+        let exceeds = move |window| Violation::LineHeld {
+            dimension: dimension.to_owned(),
+            share: name.to_string(),
+            window,
+        };
+        exceeded.into_iter().map(exceeds)
+    };
+    log.line_names().into_iter().flat_map(of_line).collect()
 }
 
 impl BucketLog {

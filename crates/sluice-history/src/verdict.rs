@@ -138,6 +138,15 @@ pub enum Violation {
         /// The worst of the overlapping windows that exceed what is allowed.
         window: Window,
     },
+    /// A line of a concurrency bucket with shares had more slots in use than it has.
+    LineHeld {
+        /// The bucket.
+        dimension: String,
+        /// The share, or `common`.
+        share: String,
+        /// As for [`ConcurrencyExceeded`](Self::ConcurrencyExceeded).
+        window: Window,
+    },
     /// A share had a caller that waited all the time, and got less than it is guaranteed.
     GuaranteeMissed {
         /// The bucket.
@@ -208,6 +217,10 @@ impl fmt::Display for Violation {
                     f,
                     "{dimension}: {granted} granted from the line of {share} in {window}; at most {allowed} are allowed"
                 )
+            }
+            Self::LineHeld { dimension, share, window } => {
+                let (held, allowed) = (tokens(window.granted), tokens(window.allowed));
+                write!(f, "{dimension}: {held} slots of {share} held at once in {window}; at most {allowed} are allowed")
             }
             Self::GuaranteeMissed { dimension, share, window } => {
                 let Guarantee { from_micros: from, to_micros: to, granted, guaranteed, allowance } = window;

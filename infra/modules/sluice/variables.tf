@@ -19,7 +19,7 @@ variable "region" {
 }
 
 variable "existing_table" {
-  description = "A table that is there already, by name and ARN. Null makes one. Its partition key must be the string vendor_dimension, and its TTL must be on purge_at."
+  description = "A table that is there already, by name and ARN. Null makes one. Never set it where this module has made a table: that one would be destroyed. Its partition key must be the string vendor_dimension, and its TTL must be on purge_at."
   type = object({
     name = string
     arn  = string
@@ -192,6 +192,11 @@ variable "alarm_actions_enabled" {
   description = "Whether alarms notify their topics."
   type        = bool
   default     = true
+
+  validation {
+    condition     = var.environment != "prod" || var.alarm_actions_enabled || var.nobody_is_paged
+    error_message = "prod needs alarm_actions_enabled: alarms that are off notify nobody when Sluice stops. To deploy so, set nobody_is_paged = true."
+  }
 }
 
 variable "restored_slots_threshold" {

@@ -65,6 +65,16 @@ run "prod_is_refused_while_its_alarms_reach_nobody" {
   expect_failures = [var.critical_topic_arns]
 }
 
+run "prod_is_refused_while_its_alarms_are_off" {
+  command = plan
+
+  variables {
+    alarm_actions_enabled = false
+  }
+
+  expect_failures = [var.alarm_actions_enabled]
+}
+
 run "prod_is_refused_without_a_runbook_that_people_can_open" {
   command = plan
 

@@ -91,3 +91,27 @@ fn a_grant_that_was_never_released_is_found_where_each_must_be() {
     let slot = Story::default().slots("v#x", 1, 0).grant("a", "v#x", 1).released("a", "v#x", 2, LeaseGone);
     assert!(slot.check_all_released().holds());
 }
+
+/// Four slots, of which search has two.
+fn shared(lines: [&str; 3]) -> Story {
+    let mut story = Story::default().shared_slots("v#slots", 4, &[("search", 2)]);
+    for (id, line) in ["a", "b", "c"].into_iter().zip(lines) {
+        story = story.granted(id, "v#slots", 10_000, |granted| granted.paid_from = Some(line.to_owned()));
+    }
+    story
+}
+
+#[test]
+fn a_line_that_has_more_slots_in_use_than_it_has_is_named_though_the_bucket_does_not() {
+    shared(["search", "search", "common"]).holds();
+    let told = shared(["search", "search", "search"]).told();
+    assert!(told.starts_with("v#slots: 3 slots of search held at once in 10.000000 to"), "{told}");
+    assert!(told.ends_with("at most 2 are allowed"), "{told}");
+    let mut story = shared(["search", "search", "search"]);
+    for event in &mut story.0 {
+        if let sluice_history::Event::Granted(granted) = event {
+            granted.paid_from = None;
+        }
+    }
+    story.holds();
+}

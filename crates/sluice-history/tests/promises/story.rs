@@ -91,6 +91,14 @@ impl Story {
         self
     }
 
+    /// A concurrency bucket with so many slots, and shares with so many of them.
+    pub(crate) fn shared_slots(mut self, name: &str, slots: i64, shares: &[(&str, i64)]) -> Self {
+        let share = |(share, of): &(&str, i64)| Share::new(*share, of * TOKEN, 0);
+        let limit = Limit::new(name, Kind::Concurrent, slots * TOKEN, 0, 0);
+        self.0.push(Event::Limit(limit.with_shares(shares.iter().map(share).collect())));
+        self
+    }
+
     /// A caller of `share` asked at `asked_ms`, waited, and may start at `ms`, with a token of the line `line`.
     pub(crate) fn paid(self, id: &str, (share, line): (&str, &str), asked_ms: i64, ms: i64) -> Self {
         self.granted(id, "v#rpm", ms, |granted| {

@@ -38,7 +38,7 @@ pub(crate) struct Known {
     /// The share that the bucket is seen from. A bucket that does not have it is seen from its common line.
     pub(crate) share: Option<ShareName>,
     /// The concurrency bucket and its share that this is the row of, once that is known.
-    share_of: OnceLock<(Dimension, ShareName)>,
+    share_of: OnceLock<Box<(Dimension, ShareName)>>,
     reading: Mutex<Option<BucketReading>>,
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
@@ -122,12 +122,12 @@ impl Known {
 
     /// Notes that this is the row of a share of a concurrency bucket.
     pub(crate) fn is_row_of(&self, bucket: &Dimension, share: &ShareName) {
-        self.share_of.get_or_init(|| (bucket.clone(), share.clone()));
+        self.share_of.get_or_init(|| Box::new((bucket.clone(), share.clone())));
     }
 
     /// The concurrency bucket and the share whose row this is.
     pub(crate) fn share_of(&self) -> Option<&(Dimension, ShareName)> {
-        self.share_of.get()
+        self.share_of.get().map(|of| &**of)
     }
 
     /// The bucket as callers name it: they name no rows of shares.
