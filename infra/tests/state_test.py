@@ -448,8 +448,9 @@ class Commands(unittest.TestCase):
         told = ("buckets:apply", "ENV=prod", "SLUICE=limits")
         clone = self.clone_with(name_prefix='"acme-"')
         self.task(*told, SLUICE_TABLE_NAME="another", says="ontopix-vendor-buckets-prod eu-central-1 prod buckets apply")
-        self.task(*told, clone=clone, says="acme-ontopix-vendor-buckets-prod eu-central-1 prod")
-        self.task(*told, "REGION=eu-west-1", clone=clone, says="acme-ontopix-vendor-buckets-prod eu-west-1 prod")
+        file = f"FILE={ROOT}/buckets/prod.toml"
+        self.task(*told, file, clone=clone, says="acme-ontopix-vendor-buckets-prod eu-central-1 prod")
+        self.task(*told, file, "REGION=eu-west-1", clone=clone, says="acme-ontopix-vendor-buckets-prod eu-west-1 prod")
 
     def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
         self.task(
