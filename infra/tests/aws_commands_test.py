@@ -39,7 +39,8 @@ RENAMED = {"sns subscribe": {"notification-endpoint"}}
 NOT_TYPED = {
     "aws logs tail": "version 2 of the AWS CLI alone has it",
     "export SLUICE_ENV": "day.py sets what the head of the runbook exports, for its own table",
-    "unset SLUICE_TABLE_NAME": "the same",
+    "unset SLUICE_ENDPOINT_URL": "the same",
+    "export SLUICE_TABLE_NAME=": "the same",
     "table=ontopix": "the same",
     "sluice doctor": "typed in most days, as it is",
     "sluice buckets refill openai#rpm --to 100": "the day of a poisoned reply fills the bucket to its capacity",
