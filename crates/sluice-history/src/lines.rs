@@ -58,11 +58,8 @@ pub(crate) fn check_slots(dimension: &str, log: &BucketLog, errors: Errors) -> V
     let of_line = |name: Arc<str>| {
         let line = log.line(&name);
         let (_, exceeded) = live::check(&line.grants, &Timeline::new(&line.limits, &line.grants, errors), errors);
-        let exceeds = move |window| Violation::LineHeld {
-            dimension: dimension.to_owned(),
-            share: name.to_string(),
-            window,
-        };
+        let exceeds =
+            move |window| Violation::LineHeld { dimension: dimension.to_owned(), share: name.to_string(), window };
         exceeded.into_iter().map(exceeds)
     };
     log.line_names().into_iter().flat_map(of_line).collect()

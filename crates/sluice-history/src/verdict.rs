@@ -220,7 +220,10 @@ impl fmt::Display for Violation {
             }
             Self::LineHeld { dimension, share, window } => {
                 let (held, allowed) = (tokens(window.granted), tokens(window.allowed));
-                write!(f, "{dimension}: {held} slots of {share} held at once in {window}; at most {allowed} are allowed")
+                write!(
+                    f,
+                    "{dimension}: {held} slots of {share} held at once in {window}; at most {allowed} are allowed"
+                )
             }
             Self::GuaranteeMissed { dimension, share, window } => {
                 let Guarantee { from_micros: from, to_micros: to, granted, guaranteed, allowance } = window;

@@ -96,8 +96,10 @@ async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
         release.await.unwrap().unwrap();
     }
     let began = Instant::now();
+    // Over a socket, the time of the test may go on while a reply is on its way.
+    let soon = if crate::endpoint::url().is_some() { A_WHILE * 20 } else { A_WHILE };
     for waiter in waiters {
-        assert!(waiter.await.unwrap() <= began + A_WHILE);
+        assert!(waiter.await.unwrap() <= began + soon);
     }
     settle().await;
     // Of twelve changes: those that are first in a lane are alone. Inline leases change hands in one. Besides, those
