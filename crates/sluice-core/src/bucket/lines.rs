@@ -250,11 +250,22 @@ impl Bucket {
 /// Reads the shares of a row, whose own line is `common`. A share that cannot be read makes the row unreadable:
 /// its part of the limit would be unknown.
 pub(super) fn read_lines(row: &impl Row, common: LineRead) -> Result<Option<Arc<Lines>>, RowError> {
+    let mut shares = read_map(row, MOST_SHARES, |name, entry| read_share(name, entry, &common.limit))?;
+    shares.sort_unstable_by(|one: &Share, other| one.name.cmp(&other.name));
+    Ok((!shares.is_empty()).then(|| Arc::new(Lines { common, shares })))
+}
+
+/// Reads each entry of the map of shares, `most` at most; none if the row has no map.
+pub(super) fn read_map<T>(
+    row: &impl Row,
+    most: usize,
+    read: impl Fn(&str, Option<&dyn Row>) -> Result<T, RowError>,
+) -> Result<Vec<T>, RowError> {
     if row.field(SHARES).is_none() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let (mut shares, mut fault) = (Vec::new(), None);
-    let is_map = row.entries(SHARES, &mut |name, entry| match read_share(name, entry, &common.limit) {
+    let is_map = row.entries(SHARES, &mut |name, entry| match read(name, entry) {
         Ok(share) => shares.push(share),
         Err(error) => fault = fault.take().or(Some(error)),
     });
@@ -264,12 +275,11 @@ pub(super) fn read_lines(row: &impl Row, common: LineRead) -> Result<Option<Arc<
     if let Some(fault) = fault {
         return Err(fault);
     }
-    if shares.len() > MOST_SHARES {
-        let reason = alloc::format!("it has {} shares, more than {MOST_SHARES}", shares.len());
+    if shares.len() > most {
+        let reason = alloc::format!("it has {} shares, more than {most}", shares.len());
         return Err(RowError::bad(SHARES, "", reason));
     }
-    shares.sort_unstable_by(|one: &Share, other| one.name.cmp(&other.name));
-    Ok((!shares.is_empty()).then(|| Arc::new(Lines { common, shares })))
+    Ok(shares)
 }
 
 fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Share, RowError> {

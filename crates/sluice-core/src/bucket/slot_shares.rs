@@ -7,14 +7,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Bucket;
-use super::lines::{borrowers_leave, default_floor};
+use super::lines::{borrowers_leave, default_floor, read_map};
 use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::limit::Limit;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
-use crate::schema::{
-    self, AttributeFault, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES,
-};
+use crate::schema::{self, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES};
 use crate::share::ShareName;
 
 /// A share of a concurrency bucket, as the row of the bucket names it.
@@ -61,24 +59,8 @@ impl SlotShare {
 
 /// Reads the shares of a concurrency bucket. One that cannot be read makes the row unreadable, as for a rate bucket.
 pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<Arc<[SlotShare]>>, RowError> {
-    if row.field(SHARES).is_none() {
-        return Ok(None);
-    }
-    let (mut shares, mut fault) = (Vec::new(), None);
-    let is_map = row.entries(SHARES, &mut |name, entry| match SlotShare::read(of, name, entry) {
-        Ok(share) => shares.push(share),
-        Err(error) => fault = fault.take().or(Some(error)),
-    });
-    if !is_map {
-        return Err(RowError { attribute: SHARES, fault: AttributeFault::WrongType { expected: "map (M)" } });
-    }
-    if let Some(fault) = fault {
-        return Err(fault);
-    }
-    if shares.len() > 2 * MOST_SHARES {
-        let reason = alloc::format!("it has {} shares, more than {MOST_SHARES}", shares.len());
-        return Err(RowError::bad(SHARES, "", reason));
-    }
+    // While one set of shares takes the place of another, the row names both.
+    let mut shares = read_map(row, 2 * MOST_SHARES, |name, entry| SlotShare::read(of, name, entry))?;
     shares.sort_unstable_by(|one: &SlotShare, other| one.name.cmp(&other.name));
     Ok((!shares.is_empty()).then(|| shares.into()))
 }

@@ -48,7 +48,7 @@ static RESIZE: Statement = Statement::fixed(
 
 /// The same of a row that names no shares.
 ///
-/// Interleaving that the condition stops besides: an operator has declared shares since the reading, and the row would
+/// Interleaving that the condition stops as well: an operator has declared shares since the reading, and the row would
 /// get slots that a share has.
 static RESIZE_ALONE: Statement = Statement::fixed(
     "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \

@@ -6,8 +6,9 @@
 //! | names | `shares` of the bucket's row | `shares` as read; no row of a share whose name goes |
 //! | shrink | C = wanted, T = T - (C - wanted) | C as read |
 //! | remove | delete a share's row | C as read, T >= C |
-//! | grow | of all rows: C = C + m, T = T + m, m >= 0; or put | of all rows: C as read, T >= what was read or 0, the lower; or no row. `shares` as read |
+//! | grow | each row: C = C + m, T = T + m; or put | each row: C as read, T >= min(T as read, 0); or no row |
 //!
+//! A step that grows lines is one transaction over all rows (m is 0 for those that stay), with `shares` as read.
 //! With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the whole limit or
 //! below, once it is there. So the vendor never sees more calls at once than that. A line that shrinks while its slots
 //! are held goes below zero, and gives nothing until they come back; the others grow by as much as has come back.
@@ -36,19 +37,21 @@ use crate::share::ShareName;
 use crate::statement::{Delete, Operand, Statement, Update, Write};
 use crate::timestamp::Timestamp;
 
-/// Interleavings that the condition stops (`shares` as read is added where there are some):
+const NAMED: &str = "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+
+/// Interleavings that the condition stops:
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
 /// - Another operator has named a share since the reading. Its row would be left without a name, and the next
 ///   operator would give its slots to others.
 static NAME_SHARES: Statement = Statement::fixed(
-    "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    NAMED,
     "#limit_type = :concurrent AND #shares = :read_shares",
     &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
 );
 
 /// As [`NAME_SHARES`], for the first share.
 static NAME_FIRST: Statement = Statement::fixed(
-    "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    NAMED,
     "#limit_type = :concurrent AND attribute_not_exists(#shares)",
     &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
 );
@@ -71,28 +74,30 @@ static REMOVE: Statement = Statement::guard(
     &[CAPACITY, TOKENS, LIMIT_TYPE],
 );
 
+const GROWN: &str = "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1";
+
 /// Interleavings that the condition stops:
 /// - `capacity`: another operator has given the same slots to another line since the reading.
 /// - `tokens`: the line has fallen below zero since, and more of it is held than was counted.
 /// - `shares`, of the bucket's own row: another operator has taken away the name of a share whose row this write makes,
 ///   or has named one whose row has slots that were not counted.
 static GROW: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    GROWN,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
 
+/// [`GROW`] of the bucket's own row, which names shares.
 static GROW_NAMED: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    GROWN,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least AND #shares = :read_shares",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
 );
 
+/// [`GROW`] of the bucket's own row, which names none.
 static GROW_ALONE: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    GROWN,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least AND attribute_not_exists(#shares)",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
 );

@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long such a reading may take. Without it, the line is not asked.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
-/// When a caller that waits in its own line looks at the others for the first time, and at most how seldom.
+/// When a caller that waits in its own line looks at the others for the first time, and the longest pause after that.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

@@ -433,3 +433,33 @@ async fn a_ticket_names_the_bucket_and_the_share() {
     assert_eq!(grant.cost(CONCURRENT), Some(Amount::from_tokens(1)));
     grant.release().await.unwrap();
 }
+
+/// It waits in the row that goes, and would stay there until its time is over.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_in_a_share_that_goes_goes_on_in_the_common_line() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let search = world.client_with(|settings| settings.share(name("search")).lease_ttl(Duration::from_secs(600)));
+        let others = world.client_with(|settings| settings.lease_ttl(Duration::from_secs(600)));
+        let mut of_others = vec![take(&others, CONCURRENT).await, take(&others, CONCURRENT).await];
+        let of_batch = [take(&others, of("batch")).await, take(&others, of("batch")).await];
+        let own = take_all(&search, &CONCURRENT.into()).await;
+        assert_eq!((own.len(), free(&world).await), (5, ["1", "0", "0"].map(String::from)), "one is kept for others");
+        let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(300));
+        let waiting = waits.run(async |_| Ok::<_, LimitError>(Instant::now()));
+        let removing = async {
+            sleep(Duration::from_secs(3)).await;
+            let began = Instant::now();
+            // The calls of search hold its slots, so this does not come to its end.
+            let error = apply(&world, &split(&[share("batch", "0.2")])).await.unwrap_err();
+            assert!(matches!(error, LimitsError::SlotsHeld { .. }), "{error}");
+            began
+        };
+        let (ran, began) = tokio::join!(waiting, removing);
+        let after = ran.unwrap() - began;
+        assert!(after < Duration::from_secs(15), "{kind:?}: {after:?}");
+        of_others.extend(of_batch);
+        give_back(of_others).await;
+        give_back(own).await;
+    }
+}
