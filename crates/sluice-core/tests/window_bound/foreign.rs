@@ -38,8 +38,16 @@ fn foreign(item: &mut Item, limit: &Limit, micros: i64, now: i64, elapsed: Elaps
     (true, back.max(0))
 }
 
-/// Grants by their starts, and by how much anchors went back, by when they did.
-type Seen = (Vec<(i64, i64)>, Vec<(i64, i64)>);
+/// Tokens that were granted, when they were asked for, and from when on they are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Grant {
+    start: i64,
+    cost: i64,
+    asked: i64,
+}
+
+/// Grants, and by how much anchors went back, by when they did.
+type Seen = (Vec<Grant>, Vec<(i64, i64)>);
 
 /// Two of our callers beside two of theirs.
 fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> Seen {
@@ -54,24 +62,26 @@ fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> Seen {
             let patience = Duration::from_millis(step.patience_ms);
             let take = Take { cost: cost(step.cost), now: Timestamp::from_micros(now), patience };
             let granted = caller.acquire(&mut item, take, step.error);
-            grants.extend(granted.map(|granted| (granted.start, granted.cost)));
+            grants.extend(granted.map(|granted| Grant { start: granted.start, cost: granted.cost, asked: now }));
         } else {
             let (granted, back) = foreign(&mut item, &limit, step.cost, now + step.error, elapsed);
-            grants.extend(granted.then_some((now, step.cost)));
+            grants.extend(granted.then_some(Grant { start: now, cost: step.cost, asked: now }));
             moved.push((now, back));
         }
     }
     (grants, moved)
 }
 
-fn check(limit: &Limit, grants: &mut [(i64, i64)], moved: &[(i64, i64)], error: i64) -> Result<(), TestCaseError> {
+/// An anchor that moves back after a start was booked, and before it, lets others start beside it: such a move counts from the booking on.
+fn check(limit: &Limit, grants: &mut [Grant], moved: &[(i64, i64)], error: i64) -> Result<(), TestCaseError> {
     grants.sort_unstable();
     for first in 0..grants.len() {
-        let mut sum = 0;
+        let (mut sum, mut asked) = (0, i64::MAX);
         for last in first..grants.len() {
-            sum += grants[last].1;
-            let (from, to) = (grants[first].0, grants[last].0);
-            let inside = moved.iter().filter(|(at, _)| (from..=to).contains(at));
+            sum += grants[last].cost;
+            asked = asked.min(grants[last].asked);
+            let (from, to) = (grants[first].start, grants[last].start);
+            let inside = moved.iter().filter(|(at, _)| (asked..=to).contains(at));
             let back: i64 = inside.map(|(_, back)| back).sum();
             let bound = limit.capacity().micros() + refill(limit, to - from + 2 * error + back);
             prop_assert!(sum <= bound, "{sum} granted in {} us, at most {bound} with {back} us back", to - from);
