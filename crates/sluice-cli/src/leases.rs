@@ -28,6 +28,8 @@ struct LeaseLine {
     id: String,
     cost: Decimal,
     caller: Option<String>,
+    /// The share whose caller borrowed the slots; `common` for the part that no share has.
+    borrowed_by: Option<String>,
     created_at: Option<Decimal>,
     ends: Decimal,
     ended: bool,
@@ -55,6 +57,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             id: lease.id().to_owned(),
             cost: Decimal::of(lease.cost()),
             caller: lease.caller().map(str::to_owned),
+            borrowed_by: lease.borrowed_by().map(str::to_owned),
             created_at: lease.created_at().map(Decimal::of),
             ends: Decimal::of(lease.ends()),
             ended: lease.ends() < now,
@@ -77,7 +80,9 @@ pub(crate) async fn run(options: Options) -> Ended {
             // A version 7 id begins with its time, so the end of the id distinguishes leases.
             let id = lease.id();
             let id = id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned();
-            let caller = lease.caller().unwrap_or(if is_inline { "(inline)" } else { unknown }).to_owned();
+            let caller = lease.caller().unwrap_or(if is_inline { "(inline)" } else { unknown });
+            let borrowed = lease.borrowed_by().map_or_else(String::new, |share| format!(", borrowed by {share}"));
+            let caller = format!("{caller}{borrowed}");
             let (dimension, cost) = (lease.dimension().to_string(), lease.cost().to_string());
             [dimension, cost, caller, since, output::relative(lease.ends(), now), id]
         };

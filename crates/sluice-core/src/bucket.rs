@@ -25,6 +25,7 @@ mod adopt;
 pub(crate) mod lines;
 pub(crate) mod note;
 mod read;
+pub(crate) mod slot_lines;
 pub(crate) mod slot_shares;
 
 use lines::Lines;

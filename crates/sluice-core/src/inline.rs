@@ -1,4 +1,5 @@
-//! Inline leases: leases in the row of their bucket, as `leases.{id} = {c: cost, t: end}`.
+//! Inline leases: leases in the row of their bucket, as `leases.{id} = {c: cost, t: end}`; with `b`, the borrower, if a
+//! caller of another share borrowed the slots.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +8,9 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::lease::{Lease, LeaseId, inline_key};
 use crate::limit::Limit;
-use crate::schema::{self, AttributeFault, Exact, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
+use crate::schema::{
+    self, AttributeFault, Exact, Field, INLINE_BORROWED_BY, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError,
+};
 use crate::timestamp::Timestamp;
 
 /// The maximum number of inline leases of a bucket: 200. Each write pays for the whole row, one write unit a
@@ -25,14 +28,15 @@ pub struct InlineLease {
     pub cost: Cost,
     /// When the lease ends.
     pub ends: Exact<Timestamp>,
+    /// As [`Lease::borrowed_by`].
+    pub borrowed_by: Option<String>,
 }
 
 impl Lease {
     /// An inline lease as an entry of a list of all leases: its key is the key of no row.
     #[must_use]
     pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
-        let InlineLease { cost, ends } = lease.clone();
-        Self::listed(inline_key(&dimension, id.as_str()), dimension, cost, ends)
+        Self::listed(inline_key(&dimension, id.as_str()), dimension, lease)
     }
 }
 
@@ -154,7 +158,11 @@ impl InlineLease {
         let (id, row) = (LeaseId::new(String::from(id))?, entry?);
         // Rounded down, like everything that is given back.
         let cost = Cost::new(schema::amount(row, INLINE_COST).ok()?.get()).ok()?;
-        Some((id, Self { cost, ends: schema::timestamp(row, INLINE_ENDS).ok()? }))
+        let borrowed_by = match row.field(INLINE_BORROWED_BY) {
+            Some(Field::Text(share)) => Some(String::from(share)),
+            _ => None,
+        };
+        Some((id, Self { cost, ends: schema::timestamp(row, INLINE_ENDS).ok()?, borrowed_by }))
     }
 }
 

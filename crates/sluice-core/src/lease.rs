@@ -5,10 +5,12 @@ use core::time::Duration;
 
 use crate::amount::Cost;
 use crate::dimension::Dimension;
+use crate::inline::InlineLease;
 use crate::schema::{
-    self, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS, PURGE_AT, Row,
-    RowError, TTL,
+    self, BORROWED_BY, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS,
+    PURGE_AT, Row, RowError, TTL,
 };
+use crate::share::Borrowing;
 use crate::statement::{Delete, Operand, Put, Statement};
 use crate::timestamp::Timestamp;
 
@@ -45,6 +47,7 @@ pub struct Lease {
     created_at: Option<Timestamp>,
     ends: Exact<Timestamp>,
     caller: Option<String>,
+    borrowed_by: Option<String>,
 }
 
 /// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the
@@ -70,12 +73,20 @@ impl Lease {
             created_at: Some(now),
             ends: Exact::new(ends.ceil_to_second()),
             caller: Some(caller.to_string()),
+            borrowed_by: None,
         }
     }
 
+    /// The same lease for slots that a caller of another share borrows.
+    #[must_use]
+    pub fn borrowed(self, borrowing: &Borrowing) -> Self {
+        Self { borrowed_by: Some(borrowing.by_name().to_string()), ..self }
+    }
+
     /// A lease without a row of its own, for a list of all leases: its key is the key of no row.
-    pub(crate) const fn listed(key: String, dimension: Dimension, cost: Cost, ends: Exact<Timestamp>) -> Self {
-        Self { key, dimension, cost, created_at: None, ends, caller: None }
+    pub(crate) fn listed(key: String, dimension: Dimension, lease: &InlineLease) -> Self {
+        let InlineLease { cost, ends, borrowed_by } = lease.clone();
+        Self { key, dimension, cost, created_at: None, ends, caller: None, borrowed_by }
     }
 
     /// Reads a lease row. The holder and the time of the grant may be missing; what is needed to give the
@@ -88,8 +99,8 @@ impl Lease {
         // Rounded down, like everything that is given back.
         let cost = schema::amount(row, COST)?.get();
         let created_at = schema::optional(row, CREATED_AT, || schema::timestamp(row, CREATED_AT));
-        let caller = match row.field(CALLER) {
-            Some(Field::Text(caller)) => Some(caller.to_string()),
+        let text = |attribute| match row.field(attribute) {
+            Some(Field::Text(text)) => Some(text.to_string()),
             _ => None,
         };
         Ok(Self {
@@ -98,7 +109,8 @@ impl Lease {
             cost: Cost::new(cost).map_err(|e| RowError::bad(COST, &cost.to_string(), e))?,
             created_at: created_at.ok().flatten().map(|at| at.get()),
             ends: schema::timestamp(row, TTL)?,
-            caller,
+            caller: text(CALLER),
+            borrowed_by: text(BORROWED_BY),
         })
     }
 
@@ -124,6 +136,7 @@ impl Lease {
         ];
         item.extend(self.created_at.map(|at| (CREATED_AT, Operand::number(at))));
         item.extend(self.caller.as_ref().map(|caller| (CALLER, Operand::text(caller))));
+        item.extend(self.borrowed_by.as_ref().map(|share| (BORROWED_BY, Operand::text(share))));
         Put { item, statement: &WRITE }
     }
 
@@ -187,6 +200,13 @@ impl Lease {
     #[must_use]
     pub fn caller(&self) -> Option<&str> {
         self.caller.as_deref()
+    }
+
+    /// The share whose caller borrowed the slots (`common`: the part that no share has); `None` if they are of the
+    /// holder's own line.
+    #[must_use]
+    pub fn borrowed_by(&self) -> Option<&str> {
+        self.borrowed_by.as_deref()
     }
 }
 

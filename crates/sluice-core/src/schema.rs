@@ -58,7 +58,7 @@ pub const BLOCKED_UNTIL: &str = "blocked_until";
 pub const ADMITTED: &str = "admitted";
 /// Concurrency bucket, optional: the part of [`ADMITTED`] whose lease is inline.
 pub const ADMITTED_INLINE: &str = "admitted_inline";
-/// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`] and [`INLINE_ENDS`].
+/// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`], [`INLINE_ENDS`] and [`INLINE_BORROWED_BY`].
 pub const LEASES: &str = "leases";
 /// Concurrency bucket, optional: about how many of the numbers that waiting callers drew ([`DRAWN`]) have been served.
 pub const SERVED: &str = "served";
@@ -68,6 +68,8 @@ pub const WAITED_UNTIL: &str = "waited_until";
 pub const INLINE_COST: &str = "c";
 /// Inline lease: when it ends, in whole seconds, rounded up.
 pub const INLINE_ENDS: &str = "t";
+/// Inline lease, optional: as [`BORROWED_BY`].
+pub const INLINE_BORROWED_BY: &str = "b";
 /// Rate bucket, optional: number of writes that took tokens ahead of demand (lots). A return of tokens that
 /// were taken before the last lot would lift the line into what that lot holds.
 pub const LOTS: &str = "lots";
@@ -249,6 +251,8 @@ pub const CREATED_AT: &str = "created_at";
 pub const TTL: &str = "ttl";
 /// Lease: the holder.
 pub const CALLER: &str = "caller";
+/// Lease, optional: the share whose caller borrowed the slots, or `common`. Only in a lease on the row of another share.
+pub const BORROWED_BY: &str = "borrowed_by";
 /// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after its end. The table's TTL is on this,
 /// never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a sweep saw it.
 pub const PURGE_AT: &str = "purge_at";

@@ -6,6 +6,8 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::str::FromStr;
 
+use crate::amount::Amount;
+
 /// The name of a share: letters, digits, `-`, `_`, `.` and `/`, as in `search` or `checkout/batch`. Cheap to
 /// clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +63,23 @@ impl ShareName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// How a caller takes slots of a line that is not its own: of another share, or of the part that no share has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Borrowing {
+    /// The caller's share; `None` if it has none. Its lease names it.
+    pub by: Option<ShareName>,
+    /// The slots that stay free in that line after the take.
+    pub leaves: Amount,
+}
+
+impl Borrowing {
+    /// The name of the borrower, as its lease states it.
+    #[must_use]
+    pub fn by_name(&self) -> &str {
+        self.by.as_ref().map_or(COMMON, ShareName::as_str)
     }
 }
 

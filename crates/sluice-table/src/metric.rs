@@ -271,6 +271,10 @@ metrics! {
         "The most that the line of a share holds";
     SHARE_LENT: Table Counter "sluice.share.lent" Tokens ["dimension", "share"]
         "Tokens that callers of others took from the line of a share";
+    SHARE_SLOTS_LENT: Table Gauge "sluice.share.slots_lent" Tokens ["dimension", "share"]
+        "Slots of a share that callers of others hold now";
+    SHARE_SLOTS_BORROWED: Table Gauge "sluice.share.slots_borrowed" Tokens ["dimension", "share"]
+        "Slots of others that callers of a share hold now";
     LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
         "Slots in use although nothing was granted or given back for 15 minutes";
     LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]

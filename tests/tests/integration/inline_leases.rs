@@ -92,7 +92,7 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
         cost: Cost::new(Amount::from_tokens(slots)).unwrap(),
         ends,
         serves: Serves::default(),
-        leaves: None,
+        borrows: None,
     }
 }
 

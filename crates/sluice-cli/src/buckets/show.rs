@@ -1,9 +1,11 @@
 //! `sluice buckets list` and `show`: buckets as they are in the table.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use sluice_ops::BucketRow;
 use sluice_sdk::Client;
-use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, SlotLine, Timestamp};
 
 use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
@@ -154,24 +156,23 @@ impl BucketLine {
 
 /// The lines of a concurrency bucket with shares, each a row, the common line last; and the free slots together.
 async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel>, Amount), Failure> {
-    let (mut lines, mut sum) = (Vec::new(), Amount::ZERO);
+    let mut rows = HashMap::new();
     for share in bucket.slot_shares() {
-        let row = client.ops().bucket(&share.row).await?;
-        let free = row.as_ref().map_or(Amount::ZERO, Bucket::tokens);
-        sum = sum.plus(free);
-        lines.push(ShareLevel {
-            share: share.name.to_string(),
-            level: Decimal::of(free),
-            capacity: Decimal::of(row.map_or(Amount::ZERO, |row| row.limit().capacity())),
-            refill_rate: Decimal::of(bucket.limit().refill_rate()),
-            lends_above: Decimal::of(bucket.slots_kept(Some(share), false)),
-            background: share.is_background,
-            is_changing: share.is_closed,
-        });
+        rows.extend(client.ops().bucket(&share.row).await?.map(|row| (share.row.clone(), row)));
     }
-    let common = ShareLevel::new(bucket, Timestamp::default());
-    lines.push(ShareLevel { lends_above: Decimal::of(bucket.slots_kept(None, false)), ..common });
-    Ok((lines, sum.plus(bucket.tokens())))
+    // Who borrowed is in the leases, which are not read here.
+    let lines = SlotLine::all(bucket, |of| rows.get(of), std::iter::empty());
+    let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.free));
+    let level = |line: &SlotLine| ShareLevel {
+        share: line.name().to_owned(),
+        level: Decimal::of(line.free),
+        capacity: Decimal::of(line.capacity),
+        refill_rate: Decimal::of(bucket.limit().refill_rate()),
+        lends_above: Decimal::of(line.lends_above),
+        background: line.is_background,
+        is_changing: line.is_closed,
+    };
+    Ok((lines.iter().map(level).collect(), free))
 }
 
 /// A share as it is now.

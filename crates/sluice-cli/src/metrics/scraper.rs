@@ -115,15 +115,18 @@ mod tests {
         let rate = rate.share("search", (500_000_000, 500_000_000), 5);
         let slots = Row::slots("elevenlabs#concurrent", 3).tokens(0).number(schema::DRIFT, "1");
         let slots = slots.number(schema::DRIFT_SEEN_AT, "9900");
+        // Beside the three of the common line, of which a caller of `search` borrowed one.
+        let slots = slots.slot_share("search", 2);
+        let of_search = Row::slots("elevenlabs#concurrent@search", 2).tokens(1_000_000);
         let load = Row::load("elevenlabs#concurrent").number(schema::PENDING, "2").number(schema::DRAIN_RATE, "0.25");
         let load = load.number(schema::ADMITTED, "40").number(schema::TAKEN, "3").number(schema::SEQUENCE, "7");
         let load = load.number(schema::MEASURED_AT, "9900").number(schema::STILL_SINCE, "9000");
         let load = load.number(schema::REFUSED, "12").number(schema::OUTLIVED, "1");
         let leases = vec![
             sample::lease("elevenlabs#concurrent", "a", "product-a", 9_000, 9_100),
-            sample::lease("elevenlabs#concurrent", "b", "product-b", 9_990, 10_050),
+            sample::lease_that_borrowed("search", "elevenlabs#concurrent", "b", 9_990, 10_050),
         ];
-        let mut survey = sample::survey(10_000, &[slots, rate], leases, &[load]);
+        let mut survey = sample::survey(10_000, &[slots, of_search, rate], leases, &[load]);
         // One of the sweeps ran by a clock that is a day ahead.
         survey.sweeps = sample::swept(&[96_400, 9_700]);
         survey
@@ -145,6 +148,11 @@ mod tests {
             r#"sluice_share_level{dimension="openai#tpm",share="search"} 500"#,
             r#"sluice_share_capacity{dimension="openai#tpm",share="search"} 500"#,
             r#"sluice_share_lent_total{dimension="openai#tpm",share="search"} 12"#,
+            r#"sluice_share_level{dimension="elevenlabs#concurrent",share="search"} 1"#,
+            r#"sluice_share_capacity{dimension="elevenlabs#concurrent",share="common"} 3"#,
+            r#"sluice_share_slots_lent{dimension="elevenlabs#concurrent",share="common"} 1"#,
+            r#"sluice_share_slots_lent{dimension="elevenlabs#concurrent",share="search"} 0"#,
+            r#"sluice_share_slots_borrowed{dimension="elevenlabs#concurrent",share="search"} 1"#,
             r#"sluice_bucket_level{dimension="elevenlabs#concurrent"} 0"#,
             r#"sluice_bucket_capacity{dimension="openai#tpm"} 1500"#,
             r#"sluice_bucket_cool_down_seconds{dimension="openai#tpm"} 30.5"#,
@@ -159,7 +167,7 @@ mod tests {
             "sluice_sweep_age_seconds 300",
             "sluice_table_unreadable 0",
             "sluice_scrape_whole 1",
-            "sluice_scrape_rows 5",
+            "sluice_scrape_rows 6",
             "sluice_scrape_capacity_units 0.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

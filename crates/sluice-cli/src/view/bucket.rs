@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, NOTE_EVERY, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, NOTE_EVERY, SlotLine, Timestamp};
 
 use super::number::{per_second, seconds, tokens};
 use super::used::UseBounds;
@@ -67,8 +67,9 @@ pub(crate) struct BucketView {
 pub(crate) struct ShareView {
     /// `common` is the part that no share has.
     pub(crate) name: String,
+    /// What it was promised.
     pub(crate) capacity: f64,
-    /// Tokens a second.
+    /// Tokens a second; 0 for slots.
     pub(crate) refill_rate: f64,
     /// Below zero if starts are booked ahead.
     pub(crate) level: f64,
@@ -79,6 +80,21 @@ pub(crate) struct ShareView {
     pub(crate) used_per_sec: Option<f64>,
     /// The part of that which callers of others took.
     pub(crate) lent_per_sec: Option<f64>,
+    /// Only for slots.
+    pub(crate) slots: Option<ShareOfSlots>,
+}
+
+/// What becomes of the slots of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct ShareOfSlots {
+    /// Held of its row, by whomever.
+    pub(crate) held: f64,
+    /// The part of that which callers of others hold.
+    pub(crate) lent: f64,
+    /// Held by its callers of the rows of others.
+    pub(crate) borrowed: f64,
+    /// Whether its row is being made or emptied: nobody takes slots of it.
+    pub(crate) is_closed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,6 +102,8 @@ pub(crate) struct Holder {
     pub(crate) id: String,
     /// The caller's name. An inline lease does not state it, nor when it began.
     pub(crate) caller: Option<String>,
+    /// The share whose caller borrowed the slots; `common` for the part that no share has.
+    pub(crate) borrowed_by: Option<String>,
     pub(crate) cost: f64,
     pub(crate) since: Option<f64>,
     pub(crate) until: f64,
@@ -143,6 +161,8 @@ pub(crate) const MOST_HOLDERS: usize = 200;
 pub(super) struct OtherRows<'a> {
     pub(super) leases: Vec<(&'a Lease, bool)>,
     pub(super) load: Option<&'a Load>,
+    /// Of a concurrency bucket with shares.
+    pub(super) slot_lines: Vec<SlotLine>,
     pub(super) before: Option<Before>,
 }
 
@@ -161,9 +181,12 @@ pub(super) const REFUSED_OVER: Duration = NOTE_EVERY.saturating_mul(2);
 
 impl BucketView {
     pub(super) fn new(bucket: &Bucket, at: Timestamp, other_rows: OtherRows<'_>) -> Self {
-        let OtherRows { mut leases, load, before } = other_rows;
+        let OtherRows { mut leases, load, slot_lines, before } = other_rows;
         let limit = &bucket.whole_limit();
-        let shares = ShareView::all(bucket, before.as_ref(), at);
+        let shares = match slot_lines.is_empty() {
+            true => ShareView::all(bucket, before.as_ref(), at),
+            false => slot_lines.iter().map(ShareView::of_slots).collect(),
+        };
         // For concurrency the level as stored: the reader should see it if there are more free slots than the
         // capacity.
         let level = if limit.is_concurrent() { bucket.tokens() } else { bucket.whole_level(at) };
@@ -217,6 +240,21 @@ impl ShareView {
         shares
     }
 
+    fn of_slots(line: &SlotLine) -> Self {
+        let (held, lent, borrowed) = (tokens(line.held()), tokens(line.lent), tokens(line.borrowed));
+        Self {
+            name: line.name().to_owned(),
+            capacity: tokens(line.guaranteed),
+            refill_rate: 0.0,
+            level: tokens(line.free),
+            lends_above: tokens(line.lends_above),
+            is_background: line.is_background,
+            used_per_sec: None,
+            lent_per_sec: None,
+            slots: Some(ShareOfSlots { held, lent, borrowed, is_closed: line.is_closed }),
+        }
+    }
+
     fn new(line: &Bucket, before: Option<&Before>, at: Timestamp) -> Self {
         let seen = before.map(|before| (before, before.bucket.clone().seen_from(line.share())));
         let each = |(before, amount): (&Before, f64)| amount / at.since(before.at).as_secs_f64();
@@ -237,6 +275,7 @@ impl ShareView {
             is_background: line.is_background(),
             used_per_sec: used.map(each),
             lent_per_sec: lent.map(each),
+            slots: None,
         }
     }
 }
@@ -304,6 +343,7 @@ impl Holder {
         Self {
             id: lease.id().to_owned(),
             caller: lease.caller().map(str::to_owned),
+            borrowed_by: lease.borrowed_by().map(str::to_owned),
             cost: tokens(lease.cost().amount()),
             since: lease.created_at().map(seconds),
             until: seconds(lease.ends()),

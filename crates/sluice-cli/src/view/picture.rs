@@ -164,6 +164,7 @@ impl Picture {
                 Ok(bucket) => {
                     let mut other_rows = other_rows.remove(bucket.dimension()).unwrap_or_default();
                     other_rows.before = before.get(bucket.dimension()).cloned();
+                    other_rows.slot_lines = survey.slot_lines(bucket);
                     buckets.push(BucketView::new(bucket, survey.at, other_rows));
                 }
                 Err(error) => faults.push(fault(&row.key, RowKind::Bucket, error)),

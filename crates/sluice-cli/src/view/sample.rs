@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use sluice_ops::{BucketRow, LeaseRow, LoadRow, Survey};
 use sluice_sdk::core::schema::{self, Field};
-use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, SweepLog, SweepRecord, Timestamp};
+use sluice_sdk::core::{
+    Amount, Borrowing, Bucket, Cost, Dimension, Lease, LeaseId, ShareName, SweepLog, SweepRecord, Timestamp,
+};
 
 pub(crate) fn dimension(name: &str) -> Dimension {
     Dimension::new(name).unwrap()
@@ -36,7 +38,7 @@ impl schema::Row for Row {
 }
 
 fn decimal(micros: i64) -> String {
-    sluice_sdk::core::Amount::from_micros(micros).to_string()
+    Amount::from_micros(micros).to_string()
 }
 
 impl Row {
@@ -86,6 +88,13 @@ impl Row {
         self
     }
 
+    /// The same concurrency bucket, which names a share with so many slots; its row is another.
+    pub(crate) fn slot_share(mut self, share: &'static str, slots: i64) -> Self {
+        let line = Self { name: String::new(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() };
+        self.shares.push((share, line.number(schema::LINE_CAPACITY, &decimal(slots * 1_000_000))));
+        self
+    }
+
     pub(crate) fn number(mut self, name: &'static str, value: &str) -> Self {
         self.numbers.insert(name, value.to_owned());
         self
@@ -121,6 +130,15 @@ pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_s
     let (since, until) = (Timestamp::from_secs(since_secs), Timestamp::from_secs(until_secs));
     let id = LeaseId::new(id.into()).unwrap();
     let lease = Lease::new(dimension(name), &id, Cost::ONE, since, until, caller);
+    LeaseRow::of_row(lease.key().to_owned(), Ok(lease))
+}
+
+/// A lease of one slot that a caller of another share borrowed.
+pub(crate) fn lease_that_borrowed(share: &str, name: &str, id: &str, since_secs: u32, until_secs: u32) -> LeaseRow {
+    let (since, until) = (Timestamp::from_secs(since_secs), Timestamp::from_secs(until_secs));
+    let borrowing = Borrowing { by: Some(ShareName::new(share).unwrap()), leaves: Amount::ZERO };
+    let id = LeaseId::new(id.into()).unwrap();
+    let lease = Lease::new(dimension(name), &id, Cost::ONE, since, until, "borrower").borrowed(&borrowing);
     LeaseRow::of_row(lease.key().to_owned(), Ok(lease))
 }
 

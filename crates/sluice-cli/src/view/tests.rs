@@ -6,8 +6,9 @@ use sluice_ops::Survey;
 use sluice_sdk::StoreError;
 use sluice_sdk::core::Timestamp;
 
+use super::bucket::ShareView;
 use super::picture::RowKind;
-use super::sample::{Row, lease, survey, swept};
+use super::sample::{Row, lease, lease_that_borrowed, survey, swept};
 use super::*;
 
 const TPM: &str = "openai#tpm";
@@ -86,6 +87,40 @@ fn shares_are_told_with_what_is_used_and_lent_of_them() {
     assert_eq!(shares, [("search", Some(100.0)), ("common", Some(300.0))]);
     assert_eq!(bucket.shares[0].lends_above, 125.0);
     assert_eq!(bucket.shares[0].lent_per_sec, Some(30.0), "sixty in two seconds");
+}
+
+/// Shares of slots are rows of their own; their bucket tells of all of them.
+#[test]
+fn shares_of_slots_are_told_with_what_is_lent_and_borrowed() {
+    let rows = [
+        Row::slots(SLOTS, 3).tokens(1_000_000).slot_share("search", 5).slot_share("batch", 2),
+        Row::slots(&format!("{SLOTS}@batch"), 1).tokens(0),
+        Row::slots(&format!("{SLOTS}@search"), 5).tokens(3_000_000),
+    ];
+    let leases = vec![
+        lease(SLOTS, "a", "worker-1", 0, 60),
+        lease_that_borrowed("search", SLOTS, "b", 0, 60),
+        lease(&format!("{SLOTS}@search"), "c", "worker-2", 0, 60),
+        lease_that_borrowed("batch", &format!("{SLOTS}@search"), "d", 0, 60),
+        lease(&format!("{SLOTS}@batch"), "e", "worker-3", 0, 60),
+        // Of another bucket.
+        lease_that_borrowed("batch", "acme#concurrent", "f", 0, 60),
+    ];
+    let view = view([survey(10, &rows, leases, &[])]);
+    let bucket = bucket(&view, SLOTS);
+    let told = |share: &ShareView| {
+        let slots = share.slots.unwrap();
+        (share.name.clone(), share.capacity, share.level, slots.held, slots.lent, slots.borrowed)
+    };
+    let told: Vec<_> = bucket.shares.iter().map(told).collect();
+    let of = |name: &str, (promised, free, held): (f64, f64, f64), (lent, borrowed): (f64, f64)| {
+        (name.to_owned(), promised, free, held, lent, borrowed)
+    };
+    // The row of `batch` has not grown to its two yet.
+    let batch = of("batch", (2.0, 0.0, 1.0), (0.0, 1.0));
+    assert_eq!(told, [batch, of("search", (5.0, 3.0, 2.0), (1.0, 1.0)), of("common", (3.0, 1.0, 2.0), (1.0, 0.0))]);
+    let by: Vec<_> = bucket.holders.iter().map(|holder| holder.borrowed_by.as_deref()).collect();
+    assert_eq!(by, [None, Some("search")]);
 }
 
 #[test]

@@ -156,10 +156,17 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
 
 fn share_text(share: &ShareView) -> String {
     let background = if share.is_background { ", background" } else { "" };
+    let (level, capacity) = (amount(share.level), amount(share.capacity));
+    if let Some(slots) = share.slots {
+        let part =
+            |what: &str, slots: f64| if slots > 0.0 { format!(", {what} {}", amount(slots)) } else { String::new() };
+        let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
+        let closed = if slots.is_closed { ", closed" } else { "" };
+        return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{closed}", share.name);
+    }
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
     let lent = share.lent_per_sec.filter(|lent| *lent > 0.0);
     let lent = lent.map_or_else(String::new, |lent| format!(", lent/s {}", rate(lent)));
-    let (level, capacity) = (amount(share.level), amount(share.capacity));
     format!("{}: {level} of {capacity}, {} a second{used}{lent}{background}", share.name, rate(share.refill_rate))
 }
 
@@ -202,7 +209,11 @@ fn part(bucket: &BucketView, scrolled: usize) -> String {
 
 fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
     let unknown = if holder.is_inline { "(inline)" } else { "?" };
-    let caller = cut(holder.caller.as_deref().unwrap_or(unknown), who);
+    let name = holder.caller.as_deref().unwrap_or(unknown);
+    let caller = match &holder.borrowed_by {
+        Some(share) => cut(&format!("{name}, borrowed by {share}"), who),
+        None => cut(name, who),
+    };
     let held = holder.since.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
     let (cost, until) = (amount(holder.cost), relative(holder.until, now));
     let row = format!(" {caller:<who$} {cost:>6} {held:>9} {until:>11}  {:<8}", id(&holder.id));

@@ -12,7 +12,7 @@ use sluice_sdk::core::Timestamp;
 use super::screen::{NextScreen, Page, Screen};
 use super::sort::{Sort, shown};
 use super::*;
-use crate::view::sample::{Row, lease, survey};
+use crate::view::sample::{Row, lease, lease_that_borrowed, survey};
 use crate::view::{SurveyReading, View};
 
 /// When the last survey was: 12:00:00 UTC on the first day of the epoch.
@@ -286,6 +286,24 @@ fn an_opened_bucket_shows_its_shares() {
     assert!(shown.contains("17 of 70"), "the bucket as a whole\n{shown}");
     assert!(shown.contains("search: -3 of 50, 1 a second, used/s 2.3"), "{shown}");
     assert!(shown.contains("common: 20 of 20, 10 a second, used/s 0"), "{shown}");
+}
+
+#[test]
+fn an_opened_bucket_of_slots_shows_what_its_shares_lend_and_borrow() {
+    let mut view = View::new("table");
+    let search = format!("{SLOTS}@search");
+    let rows =
+        [Row::slots(SLOTS, 3).tokens(1_000_000).slot_share("search", 5), Row::slots(&search, 5).tokens(2_000_000)];
+    let leases = vec![
+        lease(SLOTS, "a", "worker-1", NOW_SECS - 5, NOW_SECS + 60),
+        lease_that_borrowed("search", SLOTS, "b", NOW_SECS - 5, NOW_SECS + 60),
+    ];
+    let survey = survey(NOW_SECS, &rows, leases, &[]);
+    view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    let shown = frame(&Screen { page: Page::Bucket(SLOTS.into()), ..screen() }, &view, 80, 24);
+    assert!(shown.contains("search: 2 of 5 free, borrowed 1"), "{shown}");
+    assert!(shown.contains("common: 1 of 3 free, lent 1"), "{shown}");
+    assert!(shown.contains("borrower, borrowed by search"), "{shown}");
 }
 
 /// However small the terminal is, and whatever page is on it.

@@ -2,7 +2,7 @@
 //!
 //! | action | update | condition |
 //! |---|---|---|
-//! | take | `leases.#id` = {c, t}, T -= k, admitted += k, .. | no `leases.#id` yet, T >= k, not blocked |
+//! | take | `leases.#id` = {c, t}, of a borrower {c, t, b}, T -= k, admitted += k, .. | no `leases.#id` yet, T >= k, not blocked |
 //! | release | remove `leases.#id`, T += k | `leases.#id` exists |
 //! | take over | remove `leases.#dead`, T += its cost | `leases.#dead.t` as read, and not T > C - H - costs |
 //! | any that leaves more free | T += d | capacity as read, and not T > C - d |
@@ -29,6 +29,7 @@ use crate::bucket::{Bucket, Moved};
 use crate::inline::{InlineLease, InlineLeases};
 use crate::lease::LeaseId;
 use crate::plan::{Reason, Refusal};
+use crate::share::Borrowing;
 use crate::statement::Update;
 use crate::timestamp::Timestamp;
 
@@ -54,9 +55,15 @@ pub struct InlineTake {
     pub ends: Timestamp,
     /// What the grant does to the order of those that wait.
     pub serves: Serves,
-    /// For a caller that borrows of another share: the slots that stay free after the take. It takes none while callers
-    /// of that share wait.
-    pub leaves: Option<Amount>,
+    /// For a caller that borrows of another share. It takes none while callers of that share wait.
+    pub borrows: Option<Borrowing>,
+}
+
+impl InlineTake {
+    /// What stays free after the take.
+    pub(crate) fn leaves(&self) -> Amount {
+        self.borrows.as_ref().map_or(Amount::ZERO, |borrowing| borrowing.leaves)
+    }
 }
 
 /// How a grant moves the count of the numbers that were served: see [`draw`](crate::draw).

@@ -106,7 +106,7 @@ fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
         cost,
         ends: now,
         serves: Serves::default(),
-        leaves: None,
+        borrows: None,
     };
     let release = |(id, _): (&LeaseId, _)| InlineRelease { id: id.clone(), cost };
     let releases: Vec<InlineRelease> =

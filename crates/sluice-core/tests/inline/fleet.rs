@@ -141,7 +141,7 @@ impl World {
             let ends = self.now.after(LEASE);
             let take = |slots: &i32| {
                 self.drawn += 1;
-                InlineTake { id: id(self.drawn), cost: cost(*slots), ends, serves: Serves::default(), leaves: None }
+                InlineTake { id: id(self.drawn), cost: cost(*slots), ends, serves: Serves::default(), borrows: None }
             };
             (costs.iter().map(take).collect(), process.held.iter().take(releases).cloned().collect())
         });

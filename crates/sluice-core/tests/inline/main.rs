@@ -51,7 +51,7 @@ fn take(id_of: impl ToString, slots: i32) -> InlineTake {
         cost: cost(slots),
         ends: NOW.after(Duration::from_secs(60)),
         serves: Serves::default(),
-        leaves: None,
+        borrows: None,
     }
 }
 

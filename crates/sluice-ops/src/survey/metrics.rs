@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::metrics::SharedString;
-use sluice_core::{Amount, Bucket, COMMON, Dimension, Timestamp};
+use sluice_core::{Amount, Bucket, COMMON, Dimension, SlotLine, Timestamp};
 
 use sluice_table::metric as names;
 
@@ -29,7 +29,10 @@ impl Survey {
     pub fn publish(&self) {
         let leases = self.leases_by_bucket();
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
-        buckets.take(MOST_PUBLISHED).for_each(|bucket| publish_bucket(bucket, &leases, self.at));
+        buckets.take(MOST_PUBLISHED).for_each(|bucket| {
+            publish_bucket(bucket, &leases, self.at);
+            self.slot_lines(bucket).iter().for_each(|line| publish_slot_line(bucket, line));
+        });
         self.loads.iter().take(MOST_PUBLISHED).for_each(|row| publish_load(row, self.at));
         if self.buckets.len() > MOST_PUBLISHED {
             tracing::warn!(
@@ -59,6 +62,17 @@ impl Survey {
         if let Some(units) = self.read_units {
             names::SCRAPE_UNITS.gauge([]).set(units);
         }
+    }
+
+    /// The lines of a concurrency bucket with shares; none of any other bucket.
+    #[must_use]
+    pub fn slot_lines(&self, bucket: &Bucket) -> Vec<SlotLine> {
+        if bucket.slot_shares().is_empty() {
+            return Vec::new();
+        }
+        let readable = || self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
+        let row = |of: &Dimension| readable().find(|row| row.dimension() == of);
+        SlotLine::all(bucket, row, self.leases.iter().filter_map(|row| row.lease.as_ref().ok()))
     }
 
     fn leases_by_bucket(&self) -> Leases<'_> {
@@ -102,6 +116,15 @@ fn publish_line(line: &Bucket, at: Timestamp) {
     names::SHARE_CAPACITY.gauge(labels()).set(number(line.limit().capacity()));
     let lent = u64::try_from(line.lent().micros() / 1_000_000).unwrap_or(0);
     names::SHARE_LENT.counter(labels()).absolute(lent);
+}
+
+/// Reports one line of a concurrency bucket with shares, under the name of the bucket.
+fn publish_slot_line(bucket: &Bucket, line: &SlotLine) {
+    let labels = || [label(bucket.dimension()), SharedString::from_owned(line.name().to_owned())];
+    names::SHARE_LEVEL.gauge(labels()).set(number(line.free));
+    names::SHARE_CAPACITY.gauge(labels()).set(number(line.guaranteed));
+    names::SHARE_SLOTS_LENT.gauge(labels()).set(number(line.lent));
+    names::SHARE_SLOTS_BORROWED.gauge(labels()).set(number(line.borrowed));
 }
 
 fn publish_load(row: &LoadRow, at: Timestamp) {

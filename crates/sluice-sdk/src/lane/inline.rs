@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, InlineRelease, LeaseId};
+use sluice_core::{Borrowing, Cost, InlineRelease, LeaseId};
 use sluice_ops::Released;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -38,8 +38,8 @@ pub(crate) enum InlineAsk {
         /// The same in every try: a lease under this id can only be the caller's own.
         id: LeaseId,
         cost: Cost,
-        /// As [`Want::leaves`].
-        leaves: Option<Amount>,
+        /// As [`Want::borrows`].
+        borrows: Option<Borrowing>,
         terms: Terms,
         /// Set once a write that named the lease has gone unanswered.
         unconfirmed: Option<UnconfirmedLease>,
@@ -96,8 +96,8 @@ pub(crate) enum InlineOutcome {
 impl InlineAsk {
     /// Whether the caller may have what another caller left: as many slots, for as long.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
-        let Self::Take { cost: wanted, leaves, terms, .. } = self else { return false };
-        if leaves.is_some() {
+        let Self::Take { cost: wanted, borrows, terms, .. } = self else { return false };
+        if borrows.is_some() {
             return false;
         }
         let until = unclaimed.now().after(terms.lease);
@@ -142,7 +142,8 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
-    let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, leaves: want.leaves, terms, unconfirmed: None };
+    let (cost, borrows) = (want.cost, &want.borrows);
+    let ask = || InlineAsk::Take { id: id.clone(), cost, borrows: borrows.clone(), terms, unconfirmed: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
         QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,

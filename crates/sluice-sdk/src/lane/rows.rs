@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Amount, Cost, Dimension, LeaseId, ShareName};
+use sluice_core::{Amount, Borrowing, Cost, Dimension, LeaseId, ShareName};
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
@@ -32,14 +32,20 @@ type RowWaiter = Waiter<RowAsk, LaneAnswer>;
 #[derive(Clone, Debug)]
 pub(crate) struct RowAsk {
     costs: Vec<Cost>,
-    /// As [`Want::leaves`].
-    leaves: Vec<Option<Amount>>,
+    /// As [`Want::borrows`].
+    borrows: Vec<Option<Borrowing>>,
     /// The same in every try: a lease under one of these ids can only be the caller's own.
     ids: Vec<LeaseId>,
     terms: Terms,
 }
 
 impl RowAsk {
+    /// The cost of each dimension, and what stays free there if the caller borrows.
+    fn amounts(&self) -> impl Iterator<Item = (Cost, Option<Amount>)> {
+        let leaves = self.borrows.iter().map(|borrows| borrows.as_ref().map(|borrowing| borrowing.leaves));
+        self.costs.iter().copied().zip(leaves)
+    }
+
     /// Whether the caller may have what another caller left: as much, for as long, and not later.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let now = unclaimed.now();
@@ -47,7 +53,7 @@ impl RowAsk {
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
-        let borrows = self.leaves.iter().any(Option::is_some);
+        let borrows = self.borrows.iter().any(Option::is_some);
         !borrows && unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
     }
 }
@@ -64,7 +70,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     let lane = inner.cache.row_lane(&entries);
     let ask = RowAsk {
         costs: wants.iter().map(|want| want.cost).collect(),
-        leaves: wants.iter().map(|want| want.leaves).collect(),
+        borrows: wants.iter().map(|want| want.borrows.clone()).collect(),
         ids: wants.iter().map(|_| inner.config.lease_ids.next()).collect(),
         terms,
     };

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Dimension, ShareName, Timestamp};
+use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
 use tokio::time::{sleep, timeout};
 
 use crate::api::error::AcquireError;
@@ -191,14 +191,15 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
     let names = common.reading()?.bucket;
     let looks = names.slot_lenders(share.as_ref()).into_iter().map(|(lender, leaves)| {
         let entry = lender.map_or_else(|| Arc::clone(&common), |share| inner.row_of(&names, share));
-        let lender = lender.map(|share| &share.name);
+        let (lender, share) = (lender.map(|share| &share.name), &share);
         Box::pin(async move {
             if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
                 return None;
             }
             let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, LOOK_EVERY)).await.ok()?.ok()?;
             let room = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount())?;
-            Some((room, lender, Want { entry, leaves: Some(leaves), ..want.clone() }))
+            let borrows = Some(Borrowing { by: share.clone(), leaves });
+            Some((room, lender, Want { entry, borrows, ..want.clone() }))
         })
     });
     let mut lenders: Vec<_> = side_by_side(looks.collect()).await.into_iter().flatten().collect();

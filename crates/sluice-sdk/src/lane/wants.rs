@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Amount, Cost, Limit, MOST_INLINE_LEASES};
+use sluice_core::{Borrowing, Cost, Limit, MOST_INLINE_LEASES};
 use tokio::time::timeout_at;
 
 use crate::api::error::AcquireError;
@@ -22,8 +22,8 @@ pub(crate) struct Want {
     pub(crate) entry: Arc<Entry>,
     pub(crate) cost: Cost,
     pub(crate) concurrent: bool,
-    /// For a caller that borrows slots of another share: what stays free there.
-    pub(crate) leaves: Option<Amount>,
+    /// For a caller that borrows slots of another share.
+    pub(crate) borrows: Option<Borrowing>,
 }
 
 impl Want {
@@ -82,5 +82,5 @@ pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) 
         let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
         return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
     }
-    Ok(Want { entry, cost, concurrent, leaves: None })
+    Ok(Want { entry, cost, concurrent, borrows: None })
 }

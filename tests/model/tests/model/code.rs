@@ -137,7 +137,7 @@ fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
         cost: Cost::ONE,
         ends: NOW,
         serves: Serves::default(),
-        leaves: None,
+        borrows: None,
     };
     let takes: Vec<_> = ids.iter().map(take).collect();
     InlinePlanner::new(&free).plan(&takes, &[], NOW).after(&free)
@@ -149,7 +149,7 @@ fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> Strin
     let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
     let takes: Vec<_> = takes
         .iter()
-        .map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: Serves::default(), leaves: None })
+        .map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: Serves::default(), borrows: None })
         .collect();
     let release = |text: &&str| InlineRelease { id: id(text), cost: Cost::ONE };
     let releases: Vec<_> = releases.iter().map(release).collect();

@@ -112,6 +112,26 @@ async fn a_background_share_borrows_last_and_lends_all() {
     assert_eq!((held.len(), free(&world).await), (5 + 2 + 2, ["1", "0", "0"].map(String::from)));
 }
 
+/// So that an operator sees who lends to whom. A renewal keeps it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_says_which_share_borrowed() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let client = world.client();
+        let mut held = take_all(&client, &of("search")).await;
+        for grant in &mut held {
+            grant.renew().await.unwrap();
+        }
+        let rows = client.ops().leases().await.unwrap();
+        let leases = rows.iter().map(|row| row.lease.as_ref().unwrap());
+        let mut told: Vec<_> = leases.map(|lease| (lease.dimension().as_str(), lease.borrowed_by())).collect();
+        told.sort_unstable();
+        let lent = [(CONCURRENT, Some("search")), (CONCURRENT, Some("search")), (BATCH, Some("search"))];
+        assert_eq!((&told[..3], &told[3..]), (&lent[..], &[(SEARCH, None); 5][..]), "{kind:?}");
+        give_back(held).await;
+    }
+}
+
 /// Its lease stands in the lender's row, or names it.
 #[tokio::test(start_paused = true)]
 async fn what_a_crashed_borrower_held_goes_back_to_its_lender() {

@@ -40,6 +40,7 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
     let holder = |(caller, cost): &(Option<&str>, f64)| Holder {
         id: "1".into(),
         caller: caller.map(str::to_owned),
+        borrowed_by: None,
         cost: *cost,
         since: None,
         until: 0.0,

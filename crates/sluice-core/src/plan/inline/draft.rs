@@ -1,5 +1,6 @@
 //! A write under construction: what it removes, adds and takes, and what room there is for that.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -75,7 +76,7 @@ impl<'a, 't> Draft<'a, 't> {
         if self.changes_left() == 0 {
             return InlineAnswer::Later;
         }
-        if take.leaves.is_some() && self.bucket.is_waited_for(now) {
+        if take.borrows.is_some() && self.bucket.is_waited_for(now) {
             return InlineAnswer::Refused(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
         }
         if !self.has_room(take, &[]) {
@@ -97,8 +98,7 @@ impl<'a, 't> Draft<'a, 't> {
         let free = self.bucket.tokens().plus(back).min(self.most_free(dead));
         let there = self.leases.map_or(0, InlineLeases::len) + self.taken.len();
         let gone = self.released.len() + self.dead.len() + dead.len();
-        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves.unwrap_or_default())
-            && there < MOST_INLINE_LEASES + gone
+        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves()) && there < MOST_INLINE_LEASES + gone
     }
 
     /// At most `most` leases that have ended and that nothing else in this write concerns.
@@ -164,7 +164,7 @@ impl<'a, 't> Draft<'a, 't> {
         let (mut taken, mut need) = (Amount::ZERO, Amount::ZERO);
         for take in &self.taken {
             taken = taken.plus(take.cost.amount());
-            need = need.max(taken.plus(take.leaves.unwrap_or_default()));
+            need = need.max(taken.plus(take.leaves()));
         }
         need.minus(taken).max(Amount::ZERO)
     }
@@ -213,7 +213,9 @@ impl<'a, 't> Draft<'a, 't> {
 
     pub(super) fn changes(&self) -> Changes {
         let lease = |take: &&InlineTake| {
-            (take.id.clone(), InlineLease { cost: take.cost, ends: Exact::new(take.ends.ceil_to_second()) })
+            let borrowed_by = take.borrows.as_ref().map(|borrowing| String::from(borrowing.by_name()));
+            let ends = Exact::new(take.ends.ceil_to_second());
+            (take.id.clone(), InlineLease { cost: take.cost, ends, borrowed_by })
         };
         Changes {
             moved: self.moved(),

@@ -1,19 +1,18 @@
 //! The write of a draft: its clauses, and the interleavings that they stop.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::MOST_CHANGES;
 use super::draft::Draft;
-use crate::amount::{Amount, Cost};
+use super::{InlineTake, MOST_CHANGES};
+use crate::amount::Amount;
 use crate::bucket::FARTHEST_MARK;
 use crate::lease::LeaseId;
 use crate::limit::LimitType;
 use crate::schema::{
-    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_COST, INLINE_ENDS, LEASES, LIMIT_TYPE,
-    SERVED, TOKENS, VERSION, WAITED_UNTIL,
+    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_BORROWED_BY, INLINE_COST, INLINE_ENDS,
+    LEASES, LIMIT_TYPE, SERVED, TOKENS, VERSION, WAITED_UNTIL,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -183,7 +182,7 @@ impl Draft<'_, '_> {
         }
         wording.condition.push_str(" AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)");
         wording.number(":now", now);
-        if self.taken.iter().any(|take| take.leaves.is_some()) {
+        if self.taken.iter().any(|take| take.borrows.is_some()) {
             wording.attributes.push(WAITED_UNTIL);
             wording.condition.push_str(
                 " AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
@@ -221,8 +220,7 @@ impl Draft<'_, '_> {
             Wording::add(&mut wording.condition, &[" AND #leases.", id, ".#ends = ", seen]);
         }
         if self.leases.is_none() {
-            let lease =
-                |take: &&super::InlineTake| (Cow::Owned(String::from(take.id.as_str())), entry(take.cost, take.ends));
+            let lease = |take: &&InlineTake| (Cow::Owned(String::from(take.id.as_str())), entry(take));
             wording.values.push((":leases", Operand::Map(self.taken.iter().map(lease).collect())));
             wording.set.push_str(", #leases = :leases");
             wording.condition.push_str(" AND attribute_not_exists(#leases)");
@@ -232,7 +230,7 @@ impl Draft<'_, '_> {
             wording.condition.push_str(" AND attribute_exists(#leases)");
         }
         for take in &self.taken {
-            let (id, lease) = (wording.id(&take.id), wording.value(&LEASES_PUT, entry(take.cost, take.ends)));
+            let (id, lease) = (wording.id(&take.id), wording.value(&LEASES_PUT, entry(take)));
             Wording::add(&mut wording.set, &[", #leases.", id, " = ", lease]);
             Wording::add(&mut wording.condition, &[" AND attribute_not_exists(#leases.", id, ")"]);
         }
@@ -247,9 +245,12 @@ impl Wording {
 }
 
 /// A lease as the row stores it.
-fn entry(cost: Cost, ends: Timestamp) -> Operand {
-    let ends = Operand::number(ends.ceil_to_second());
-    Operand::Map(Box::from([(Cow::Borrowed(INLINE_COST), Operand::number(cost)), (Cow::Borrowed(INLINE_ENDS), ends)]))
+fn entry(take: &InlineTake) -> Operand {
+    let (cost, ends) = (Operand::number(take.cost), Operand::number(take.ends.ceil_to_second()));
+    let stated = [(Cow::Borrowed(INLINE_COST), cost), (Cow::Borrowed(INLINE_ENDS), ends)];
+    let borrowed_by = take.borrows.as_ref().map(|borrowing| Operand::text(borrowing.by_name()));
+    let borrowed_by = borrowed_by.map(|by| (Cow::Borrowed(INLINE_BORROWED_BY), by));
+    Operand::Map(stated.into_iter().chain(borrowed_by).collect())
 }
 
 /// The write that lets the inline lease `id` of the bucket `key` end at `ends`, rounded up to a whole second,

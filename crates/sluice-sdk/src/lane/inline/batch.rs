@@ -170,14 +170,15 @@ impl InlineBatch<'_> {
             match &waiter.ask {
                 InlineAsk::Take { .. } if is_cut => {}
                 InlineAsk::Take { terms, .. } if terms.stays && waiting == are_next => is_cut = true,
-                InlineAsk::Take { id, cost, leaves, terms, .. } => {
+                InlineAsk::Take { id, cost, borrows, terms, .. } => {
                     let ends = now.after(terms.lease);
                     let mut serves = Serves::default();
                     if terms.stays {
                         serves = self.turns.serves(bucket, waiting, cost.amount(), now);
                         waiting += 1;
                     }
-                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends, serves, leaves: *leaves }));
+                    let (id, borrows) = (id.clone(), borrows.clone());
+                    takes.push((at, InlineTake { id, cost: *cost, ends, serves, borrows }));
                 }
                 InlineAsk::Release { lease, .. } => {
                     releases.push(at);

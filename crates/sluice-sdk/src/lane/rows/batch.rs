@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, CancellationCause, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, behind_those_that_wait,
+    Amount, CancellationCause, Cost, Dimension, Lease, Plan, RateReceipt, Timestamp, behind_those_that_wait,
 };
 use sluice_table::{Cancelled, Resend, StoreError, Transacted, Transaction, Written};
 use tokio::time::Instant;
@@ -167,9 +167,9 @@ impl RowBatch<'_> {
             }
             match judge(&shares, &waiter.ask, now) {
                 Ok(sums_to_caller) => {
-                    let asked = waiter.ask.costs.iter().zip(&waiter.ask.leaves);
+                    let asked = waiter.ask.amounts();
                     for ((share, sum), (cost, leaves)) in shares.iter_mut().zip(&sums_to_caller).zip(asked) {
-                        share.take(*cost, *leaves, patience, *sum);
+                        share.take(cost, leaves, patience, *sum);
                     }
                     let leases = self.leases(readings, &waiter.ask, now);
                     served.push(PlannedCaller { waiter: at, sums_to_caller, leases });
@@ -203,10 +203,14 @@ impl RowBatch<'_> {
     fn leases(&self, readings: &[BucketReading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
         let ends = now.after(ask.terms.lease);
         let caller = &self.inner.config.caller;
-        let parts = readings.iter().zip(self.entries).zip(ask.costs.iter().zip(&ask.ids));
-        let lease = |((reading, entry), (cost, id)): ((&BucketReading, &Arc<Entry>), (&Cost, &LeaseId))| {
+        let parts = readings.iter().zip(self.entries).enumerate();
+        let lease = |(at, (reading, entry)): (usize, (&BucketReading, &Arc<Entry>))| {
             let has_lease = reading.bucket.limit().is_concurrent() || self.inner.config.leases == Leases::All;
-            has_lease.then(|| Lease::new(entry.dimension.clone(), id, *cost, now, ends, caller))
+            let lease = || Lease::new(entry.dimension.clone(), &ask.ids[at], ask.costs[at], now, ends, caller);
+            has_lease.then(lease).map(|lease| match &ask.borrows[at] {
+                Some(borrowing) => lease.borrowed(borrowing),
+                None => lease,
+            })
         };
         parts.map(lease).collect()
     }

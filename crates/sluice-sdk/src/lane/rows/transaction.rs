@@ -129,8 +129,8 @@ impl<'a> Share<'a> {
 /// Returns the sum of costs up to this caller for each bucket; if one refuses, what each says.
 pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
-    let each = shares.iter().zip(ask.costs.iter().zip(&ask.leaves));
-    let plans: Vec<_> = each.map(|(share, (cost, leaves))| share.judge(*cost, *leaves, patience, now)).collect();
+    let each = shares.iter().zip(ask.amounts());
+    let plans: Vec<_> = each.map(|(share, (cost, leaves))| share.judge(cost, leaves, patience, now)).collect();
     let sum_to_caller = |plan: &Plan<Amount>| if let Plan::Write(sum) = plan { Some(*sum) } else { None };
     plans.iter().map(sum_to_caller).collect::<Option<Vec<_>>>().ok_or(plans)
 }

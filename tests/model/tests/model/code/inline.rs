@@ -63,7 +63,7 @@ fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
     let ends = NOW.after(Duration::from_secs(60));
     let takes: Vec<_> = takes
         .iter()
-        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), leaves: None })
+        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), borrows: None })
         .collect();
     let releases: Vec<_> = releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, NOW)
