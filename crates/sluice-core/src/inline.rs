@@ -36,7 +36,8 @@ impl Lease {
     /// An inline lease as an entry of a list of all leases: its key is the key of no row.
     #[must_use]
     pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
-        Self::listed(inline_key(&dimension, id.as_str()), dimension, lease)
+        let InlineLease { cost, ends, borrowed_by } = lease.clone();
+        Self::listed(inline_key(&dimension, id.as_str()), dimension, cost, ends).with_borrower(borrowed_by)
     }
 }
 

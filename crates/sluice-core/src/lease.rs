@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use crate::amount::Cost;
 use crate::dimension::Dimension;
-use crate::inline::InlineLease;
 use crate::schema::{
     self, BORROWED_BY, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS,
     PURGE_AT, Row, RowError, TTL,
@@ -80,13 +79,16 @@ impl Lease {
     /// The same lease for slots that a caller of another share borrows.
     #[must_use]
     pub fn borrowed(self, borrowing: &Borrowing) -> Self {
-        Self { borrowed_by: Some(borrowing.by_name().to_string()), ..self }
+        self.with_borrower(Some(borrowing.by_name().to_string()))
+    }
+
+    pub(crate) fn with_borrower(self, borrowed_by: Option<String>) -> Self {
+        Self { borrowed_by, ..self }
     }
 
     /// A lease without a row of its own, for a list of all leases: its key is the key of no row.
-    pub(crate) fn listed(key: String, dimension: Dimension, lease: &InlineLease) -> Self {
-        let InlineLease { cost, ends, borrowed_by } = lease.clone();
-        Self { key, dimension, cost, created_at: None, ends, caller: None, borrowed_by }
+    pub(crate) const fn listed(key: String, dimension: Dimension, cost: Cost, ends: Exact<Timestamp>) -> Self {
+        Self { key, dimension, cost, created_at: None, ends, caller: None, borrowed_by: None }
     }
 
     /// Reads a lease row. The holder and the time of the grant may be missing; what is needed to give the
