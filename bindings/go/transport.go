@@ -25,6 +25,8 @@ type Transport struct {
 	Vendor string
 	// Buckets to take from, rather than from those that the names of vendor and model lead to.
 	Buckets []string
+	// Share is the share that pays, in place of the client's own; "common" is the part that no share has.
+	Share string
 	// Patience is how long a call waits for its start; zero for SLUICE_DEFAULT_SLOT_TIMEOUT, 30 s. Beyond it, the reply is a
 	// 429 with Retry-After, and the call is not made.
 	Patience time.Duration
@@ -110,6 +112,7 @@ func (t *Transport) connect() {
 	}
 	args := map[string]any{"askUsage": t.AskUsage}
 	set(args, "vendor", text(t.Vendor))
+	set(args, "share", text(t.Share))
 	set(args, "patienceMs", optional(t.Patience))
 	if t.Buckets != nil {
 		args["buckets"] = t.Buckets

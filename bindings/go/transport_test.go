@@ -247,6 +247,27 @@ func TestACallThatCannotBeSentGivesEverythingBack(t *testing.T) {
 	a.become(0, 0, 0)
 }
 
+func TestCallsArePaidByAShare(t *testing.T) {
+	v := newVendor(t)
+	slots := declare(t, sluice.Concurrent(3), "concurrent")
+	shares := map[string]sluice.Share{"search": {Part: 0.67}}
+	if _, err := client.Ops().ApplyShares(t.Context(), slots, sluice.Concurrent(3), shares); err != nil {
+		t.Fatal(err)
+	}
+	through := &sluice.Transport{Client: client, Vendor: "openai", Buckets: []string{slots}, Share: "search"}
+	response, err := v.chat(t.Context(), through, `, "stream": true`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if common, search := level(t, slots), level(t, slots+"@search"); common != 1 || search != 1 {
+		t.Fatal(common, search)
+	}
+	response.Body.Close()
+	if _, err := v.chat(t.Context(), &sluice.Transport{Client: client, Share: "no good"}, ""); err == nil || !strings.Contains(err.Error(), `malformed share "no good"`) {
+		t.Fatal(err)
+	}
+}
+
 func TestATransportWithoutAClientSaysSo(t *testing.T) {
 	v := newVendor(t)
 	if _, err := v.chat(t.Context(), &sluice.Transport{}, ""); !errors.Is(err, sluice.ErrConfig) {

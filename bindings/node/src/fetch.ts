@@ -5,6 +5,8 @@ export interface FetchOptions {
   client?: Client;
   /** Takes from these buckets, rather than from those that the names of vendor and model lead to. */
   buckets?: readonly string[];
+  /** The share that pays, in place of the client's own; "common" is the part that no share has. */
+  share?: string;
   /** How long a call waits for its start; by default `SLUICE_DEFAULT_SLOT_TIMEOUT`, 30 s. Beyond it, the reply is a 429
    * with `Retry-After`, and the call is not made. */
   patienceMs?: number;
@@ -18,7 +20,7 @@ export interface FetchOptions {
  *
  * Without a vendor, calls to the hosts of known vendors are limited, and others pass. */
 export function limitedFetch(vendor?: string, options: FetchOptions = {}): typeof fetch {
-  const { client = Client.fromEnv(), fetch: inner = globalThis.fetch, buckets, patienceMs, askUsage } = options;
-  const limiter = client.limiter({ vendor, buckets, patienceMs, askUsage });
+  const { client = Client.fromEnv(), fetch: inner = globalThis.fetch, ...asked } = options;
+  const limiter = client.limiter({ vendor, ...asked });
   return (input, init) => limiter.fetch(inner, input, init);
 }

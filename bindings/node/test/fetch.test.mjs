@@ -96,6 +96,16 @@ test("a stream that is left gives its slot back, and one that breaks off too; th
   await become(3, 1_218, 0);
 });
 
+test("calls are paid by a share", async () => {
+  const dimension = await declare(slots(3), "concurrent", acme);
+  await world.client.ops.applyLimit(dimension, slots(3), { shares: { search: 0.67 } });
+  const client = openai(limited({ share: "search" }));
+  const stream = await client.chat.completions.create({ ...asked, stream: true });
+  assert.deepEqual([await level(dimension), await level(`${dimension}@search`)], [1, 1]);
+  for await (const _ of stream);
+  assert.throws(() => limited({ share: "no good" }), /malformed share "no good"/);
+});
+
 test("each attempt is admitted, after the pause that the vendor asked for", async () => {
   await buckets();
   const error = { message: "slow down", type: "requests", code: "rate_limit_exceeded" };

@@ -267,8 +267,10 @@ pub(crate) fn http_limiter(
     client: &Bound<'_, NativeClient>,
     vendor: Option<String>,
     buckets: Option<Vec<String>>,
+    share: Option<String>,
     patience: Option<&Bound<'_, PyAny>>,
     ask_usage: bool,
 ) -> PyResult<NativeLimiter> {
-    NativeLimiter::new(client.clone().unbind(), vendor, buckets, optional_duration("patience", patience)?, ask_usage)
+    let patience = optional_duration("patience", patience)?;
+    NativeLimiter::new(client.clone().unbind(), vendor, buckets, share, patience, ask_usage)
 }

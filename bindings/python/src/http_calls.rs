@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sluice_http::{Limiter, OpenReply, Started, StartedCall};
+use sluice_sdk::core::{COMMON, ShareName};
 
 use crate::arguments::headers;
 use crate::client::{NativeClient, limits_of};
@@ -23,6 +24,7 @@ pub(crate) struct NativeLimiter {
     client: Py<NativeClient>,
     vendor: Option<String>,
     buckets: Option<Vec<String>>,
+    share: Option<String>,
     patience: Option<Duration>,
     ask_usage: bool,
     of_process: PerProcess<Limiter>,
@@ -33,13 +35,17 @@ impl NativeLimiter {
         client: Py<NativeClient>,
         vendor: Option<String>,
         buckets: Option<Vec<String>>,
+        share: Option<String>,
         patience: Option<Duration>,
         ask_usage: bool,
     ) -> PyResult<Self> {
         for name in buckets.iter().flatten() {
             sluice_sdk::Dimension::new(name).map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
-        Ok(Self { client, vendor, buckets, patience, ask_usage, of_process: PerProcess::new() })
+        if let Some(name) = share.as_deref().filter(|name| *name != COMMON) {
+            ShareName::new(name).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        }
+        Ok(Self { client, vendor, buckets, share, patience, ask_usage, of_process: PerProcess::new() })
     }
 
     fn limiter(&self, py: Python<'_>) -> PyResult<&Limiter> {
@@ -50,6 +56,9 @@ impl NativeLimiter {
             }
             if let Some(buckets) = &self.buckets {
                 limiter = limiter.buckets(buckets.iter().filter_map(|name| sluice_sdk::Dimension::new(name).ok()));
+            }
+            if let Some(share) = &self.share {
+                limiter = limiter.share(share);
             }
             if let Some(patience) = self.patience {
                 limiter = limiter.patience(patience);

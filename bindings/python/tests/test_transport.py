@@ -128,6 +128,17 @@ def test_a_limiter_that_cannot_decide_makes_no_call(http: Any, vendor: Vendor, c
         ours.Transport("acme", client=client, buckets=["nobody"])
 
 
+def test_calls_are_paid_by_a_share(http: Any, vendor: Vendor, client: sluice.Client, declare: Declare) -> None:
+    module, ours = http
+    slots = declare(sluice.Limit.concurrent(3), "concurrent")
+    client.ops.apply_limit(slots, sluice.Limit.concurrent(3), shares={"search": 0.67})
+    with module.Client(transport=ours.Transport("acme", client=client, buckets=[slots], share="search")) as limited:
+        with limited.stream("POST", vendor.url, json=asked(stream=True)):
+            assert (level(client, slots), level(client, f"{slots}@search")) == (1, 1)
+    with pytest.raises(ValueError, match='malformed share "no good"'):
+        ours.Transport("acme", client=client, share="no good")
+
+
 def test_a_refusal_reaches_the_fleet_and_then_the_client(http: Any, vendor: Vendor, buckets: Buckets) -> None:
     module, ours = http
     with module.Client(transport=ours.Transport(buckets.vendor, client=buckets.client)) as client:

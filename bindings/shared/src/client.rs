@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_sdk::core::{COMMON, ShareName};
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Client, Dimension, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
 
@@ -178,6 +179,7 @@ struct Tracking {
 pub(crate) struct Limiting {
     pub(crate) vendor: Option<String>,
     pub(crate) buckets: Option<Vec<String>>,
+    pub(crate) share: Option<String>,
     pub(crate) patience_ms: Option<Ms>,
     #[serde(default)]
     pub(crate) ask_usage: bool,
@@ -206,6 +208,9 @@ pub(crate) fn look(client: &Client, name: &str, arguments: Value) -> Result<Answ
         "limiter" => {
             let asked: Limiting = read(name, arguments)?;
             asked.buckets.iter().flatten().try_for_each(|name| dimension(name).map(drop))?;
+            if let Some(name) = asked.share.as_deref().filter(|name| *name != COMMON) {
+                ShareName::new(name).map_err(|error| Failure::argument(error.to_string()))?;
+            }
             Ok(Answer::made(Kind::Limiter(http::limiter(client.clone(), asked), client.clone())))
         }
         _ => Err(Failure::argument(format!("a client has no operation {name:?}"))),

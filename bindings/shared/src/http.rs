@@ -22,6 +22,9 @@ pub(crate) fn limiter(client: Client, asked: Limiting) -> Limiter {
     if let Some(buckets) = asked.buckets {
         limiter = limiter.buckets(buckets.iter().filter_map(|name| Dimension::new(name).ok()));
     }
+    if let Some(share) = asked.share {
+        limiter = limiter.share(share);
+    }
     if let Some(patience) = time(asked.patience_ms) {
         limiter = limiter.patience(patience);
     }

@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
     #[arg(long, value_parser = duration, default_value = "0s")]
     hold: Duration,
+    /// The share that pays, rather than SLUICE_SHARE; `common` is the part that no share has
+    #[arg(long)]
+    share: Option<String>,
     /// If no start is free now, book one up to this time ahead, and print its ticket, as in 5m
     #[arg(long, value_parser = duration)]
     ticket_within: Option<Duration>,
@@ -52,9 +55,14 @@ pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
     Ok(costs.fold(Request::from(names), |request, (name, cost)| request.cost(name, cost)))
 }
 
+/// The same request, paid by this share.
+pub(crate) fn of_share<'a>(request: Request<'a>, share: Option<&'a str>) -> Request<'a> {
+    share.into_iter().fold(request, Request::share)
+}
+
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    let mut request = request(&options.dimensions)?;
+    let mut request = of_share(request(&options.dimensions)?, options.share.as_deref());
     if let Some(within) = options.ticket_within {
         request = request.ticket_within(within);
     }

@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::acquire::{of_share, request};
 use crate::connect::client_called;
 use crate::duration::duration;
 use crate::failure::{Ended, TRY_AGAIN};
@@ -27,6 +28,9 @@ pub(crate) struct Options {
     /// How long to wait for the slot
     #[arg(long, value_parser = duration, default_value = "30s")]
     wait: Duration,
+    /// The share that pays, rather than SLUICE_SHARE; `common` is the part that no share has
+    #[arg(long)]
+    share: Option<String>,
     /// The command and its arguments; a single argument is run by the shell
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -46,7 +50,8 @@ pub(crate) async fn run(options: Options) -> Ended {
         return Ok(ExitCode::from(NOT_FOUND));
     }
     let client = client_called(holder(program)).await?;
-    let slot = client.slot(crate::acquire::request(&options.dimensions)?).max_wait(options.wait);
+    let request = of_share(request(&options.dimensions)?, options.share.as_deref());
+    let slot = client.slot(request).max_wait(options.wait);
     let begun = Notify::new();
     let slot = slot.run(async |_slot| {
         begun.notify_one();

@@ -118,7 +118,17 @@ impl Limiter {
     /// other names. A bucket that the table does not have is then an error of each call.
     #[must_use]
     pub fn buckets(mut self, dimensions: impl IntoIterator<Item = impl Into<Dimension>>) -> Self {
-        self.set().buckets = Arc::new(Buckets::named(dimensions.into_iter().map(Into::into).collect()));
+        let named = self.settings.buckets.named(dimensions.into_iter().map(Into::into).collect());
+        self.set().buckets = Arc::new(named);
+        self
+    }
+
+    /// The share that pays for the calls, in place of the client's own (`SLUICE_SHARE`); `common` is the part that no share
+    /// has. A bucket that does not have this share is asked as if none was named. A malformed name is an error of each call.
+    #[must_use]
+    pub fn share(mut self, share: impl Into<String>) -> Self {
+        let of_share = self.settings.buckets.of_share(share.into());
+        self.set().buckets = Arc::new(of_share);
         self
     }
 

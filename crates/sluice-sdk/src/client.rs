@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{ClockOffset, Dimension, Limit, Timestamp};
+use sluice_core::{ClockOffset, Limit, Timestamp};
 use sluice_table::DynamoClient;
 use sluice_vendors::Vendors;
 
 use crate::api::error::AcquireError;
-use crate::api::request::RequestError;
+use crate::api::request::Request;
 use crate::config::mode::Mode;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::inner::Inner;
@@ -90,17 +90,33 @@ impl Client {
         &self.inner.config.vendors
     }
 
-    /// The limit of a bucket (of a bucket with shares: of the client's own), as last seen by this process, or read now. `None` if the table has no such bucket.
-    /// Takes at most an attempt (1 s) and a request (4.2 s); no request for a bucket that is known.
+    /// The limit of a bucket (of a bucket with shares: of the client's own), as last seen by this process, or read now.
+    /// `None` if the table has no such bucket. Takes at most an attempt (1 s) and a request (4.2 s); no request for a bucket that is known.
     ///
     /// # Errors
     /// [`AcquireError`]: a malformed dimension, a row that cannot be read, or a table that does not answer.
     pub async fn limit(&self, dimension: &str) -> Result<Option<Limit>, AcquireError> {
+        self.limit_by(dimension, None).await
+    }
+
+    /// As [`limit`](Self::limit), of another share than the client's own; `common` is the part that no share has. Of a bucket
+    /// that does not have this share, the part for callers that name none.
+    ///
+    /// # Errors
+    /// As of [`limit`](Self::limit), and for a malformed share.
+    pub async fn limit_of_share(&self, dimension: &str, share: &str) -> Result<Option<Limit>, AcquireError> {
+        self.limit_by(dimension, Some(share)).await
+    }
+
+    async fn limit_by(&self, dimension: &str, share: Option<&str>) -> Result<Option<Limit>, AcquireError> {
         let inner = &self.inner;
         let _asking = inner.background.begin()?;
-        let entry = match inner.known_entry(dimension, None) {
+        let entry = match inner.known_entry(dimension, share) {
             Some(entry) => entry,
-            None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
+            None => {
+                let request = share.into_iter().fold(Request::from(dimension), Request::share);
+                inner.entry_for(&request.parse()?.remove(0))
+            }
         };
         let reading = match of_share(inner, entry).await {
             Ok(entry) => known(inner, &entry).await,

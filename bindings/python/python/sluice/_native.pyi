@@ -202,6 +202,7 @@ def http_limiter(
     client: Client,
     vendor: str | None,
     buckets: list[str] | None,
+    share: str | None,
     patience: _values.Seconds | None,
     ask_usage: bool,
 ) -> Limiter: ...

@@ -38,6 +38,7 @@ class Calls:
         vendor: str | None,
         client: BaseClient | None,
         buckets: Sequence[str] | None,
+        share: str | None,
         patience: Seconds | None,
         ask_usage: bool,
     ) -> None:
@@ -45,7 +46,7 @@ class Calls:
         # The native client lives as long as the transport; the other closes it at the end of the process.
         self._client = client
         named = None if buckets is None else list(buckets)
-        self._limiter = _native.http_limiter(client._native, vendor, named, patience, ask_usage)
+        self._limiter = _native.http_limiter(client._native, vendor, named, share, patience, ask_usage)
 
     def _start(self, request: Any) -> _native.Operation[Any]:
         try:

@@ -38,7 +38,7 @@ class Transport(SyncCalls, httpx2.BaseTransport):
     """Limits the calls of an `httpx2.Client`, each attempt of a client that retries.
 
     `vendor` limits calls to any host by the buckets of this vendor; without it, calls to the hosts of known vendors are
-    limited, and others pass. `buckets` names buckets instead. A call waits at most for `patience`; beyond it the client
+    limited, and others pass. `buckets` names buckets instead, `share` the share that pays. A call waits at most for `patience`; beyond it the client
     gets a reply with status 429. `ask_usage` asks streams of chat completions to state their usage. `inner` makes the
     calls, by default `httpx2.HTTPTransport()`: name one for proxies, certificates and pools of your own."""
 
@@ -52,11 +52,12 @@ class Transport(SyncCalls, httpx2.BaseTransport):
         *,
         client: BaseClient | None = None,
         buckets: Sequence[str] | None = None,
+        share: str | None = None,
         patience: Seconds | None = None,
         ask_usage: bool = False,
         inner: httpx2.BaseTransport | None = None,
     ) -> None:
-        super().__init__(vendor, client, buckets, patience, ask_usage)
+        super().__init__(vendor, client, buckets, share, patience, ask_usage)
         self.inner = inner or httpx2.HTTPTransport()
 
 
@@ -73,9 +74,10 @@ class AsyncTransport(AsyncCalls, httpx2.AsyncBaseTransport):
         *,
         client: BaseClient | None = None,
         buckets: Sequence[str] | None = None,
+        share: str | None = None,
         patience: Seconds | None = None,
         ask_usage: bool = False,
         inner: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(vendor, client, buckets, patience, ask_usage)
+        super().__init__(vendor, client, buckets, share, patience, ask_usage)
         self.inner = inner or httpx2.AsyncHTTPTransport()

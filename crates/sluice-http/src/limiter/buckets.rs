@@ -31,6 +31,8 @@ const MOST_MODELS: usize = 200;
 pub(crate) struct Buckets {
     /// The buckets that the program named.
     named: Vec<Dimension>,
+    /// The share that pays, in place of the client's own.
+    share: Option<String>,
     found: Mutex<HashMap<Key, Found>>,
     noticed: Noticed,
 }
@@ -44,8 +46,18 @@ struct Found {
 }
 
 impl Buckets {
-    pub(crate) fn named(dimensions: Vec<Dimension>) -> Self {
-        Self { named: dimensions, ..Self::default() }
+    /// As these, with other names.
+    pub(crate) fn named(&self, dimensions: Vec<Dimension>) -> Self {
+        Self { named: dimensions, share: self.share.clone(), ..Self::default() }
+    }
+
+    /// As these, for another share. Its limits are others.
+    pub(crate) fn of_share(&self, share: String) -> Self {
+        Self { named: self.named.clone(), share: Some(share), ..Self::default() }
+    }
+
+    pub(crate) fn share(&self) -> Option<&str> {
+        self.share.as_deref()
     }
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
@@ -81,11 +93,11 @@ impl Buckets {
     /// Asks the table.
     async fn look(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
         if !self.named.is_empty() {
-            return Ok(all_of(sluice, &self.named).await?.into());
+            return Ok(all_of(sluice, self.share(), &self.named).await?.into());
         }
         let names = std::iter::once(&*vendor.name).chain(vendor.also.iter().map(String::as_str));
         for name in names {
-            let buckets = present(sluice, &candidates(name, model)).await?;
+            let buckets = present(sluice, self.share(), &candidates(name, model)).await?;
             if !buckets.is_empty() {
                 return Ok(buckets.into());
             }
@@ -207,8 +219,12 @@ fn is_version(text: &str) -> bool {
 }
 
 /// Those of `names` that the table has. A row that cannot be read limits nothing, and is named.
-async fn present(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
-    let limits = try_join_all(names.iter().map(async |name| match sluice.limit(name.as_str()).await {
+async fn present(sluice: &Client, share: Option<&str>, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
+    let limit = async |name: &Dimension| match share {
+        Some(share) => sluice.limit_of_share(name.as_str(), share).await,
+        None => sluice.limit(name.as_str()).await,
+    };
+    let limits = try_join_all(names.iter().map(async |name| match limit(name).await {
         Err(error @ AcquireError::CorruptRow { .. }) => {
             tracing::warn!(event = "http.unreadable_bucket", dimension = %name, %error);
             Ok(None)
@@ -221,8 +237,8 @@ async fn present(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, Lim
 }
 
 /// All of `names`, or an error. For a shadow client, those that are missing are taken for buckets.
-async fn all_of(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
-    let taken = present(sluice, names).await?;
+async fn all_of(sluice: &Client, share: Option<&str>, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
+    let taken = present(sluice, share, names).await?;
     match names.iter().find(|name| taken.iter().all(|taken| taken.dimension != **name)) {
         None => Ok(taken),
         // The calls go on with the others, and are counted as errors of this one.

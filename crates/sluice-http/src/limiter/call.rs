@@ -185,6 +185,7 @@ impl Limiter {
             None => request,
         };
         let request = reserves.iter().fold(Request::from(names).into_owned(), with_cost);
+        let request = settings.buckets.share().map(str::to_owned).into_iter().fold(request, Request::share);
         let slot = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now()));
         let grant = slot.grant().await?;
         let reserved = reserves.into_iter().filter_map(|(taken, cost)| Some((taken, cost?))).collect();

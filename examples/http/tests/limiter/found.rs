@@ -42,6 +42,22 @@ async fn buckets_with_another_name_of_the_vendor_are_found() {
     assert_eq!((world.left("nearby#rpm").await, world.left("nearby#small#rpm").await), (98, 98));
 }
 
+/// The share pays, and no call asks for more than its line can hold: 40 of 400 tokens, beside 54 that are asked for.
+#[tokio::test]
+async fn calls_are_paid_by_a_share() {
+    let world = World::new().await;
+    world.bucket_with_share("acme#rpm", LimitType::Requests, 100, ("search", "0.1")).await;
+    world.bucket_with_share("acme#tpm", LimitType::Tokens, 400, ("search", "0.1")).await;
+    let url = format!("{}/v1/chat/completions", world.url);
+    for (limiter, left) in [(world.limiter().share("search"), (90, 9)), (world.limiter(), (89, 9))] {
+        let reply = reqwest_with(limiter).post(&url).body(chat(false)).send().await.unwrap();
+        assert!(reply.status().is_success());
+        assert_eq!((world.line_left("acme#rpm", 0).await, world.line_left("acme#rpm", 1).await), left);
+    }
+    let error = reqwest_with(world.limiter().share("no good")).post(&url).body(chat(false)).send().await.unwrap_err();
+    assert!(format!("{error:?}").contains("malformed share"), "{error:?}");
+}
+
 #[tokio::test]
 async fn an_address_without_a_host_is_known_by_the_header() {
     let world = World::new().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_http::Limiter;
 use sluice_http_examples::vendor::Vendor;
-use sluice_sdk::core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
 use sluice_sdk::{Client, ClientBuilder};
 use sluice_testkit::{EmbeddedDynamo, TestClock};
 
@@ -58,6 +58,29 @@ impl World {
         let capacity = Amount::from_tokens(capacity);
         let rate = Rate::per(capacity, window).unwrap();
         self.apply(name, &Limit::rate(limit_type, capacity, rate, Cost::ONE).unwrap()).await;
+    }
+
+    /// A bucket that hardly refills, of which a share has a part.
+    pub(crate) async fn bucket_with_share(
+        &self,
+        name: &str,
+        limit_type: LimitType,
+        capacity: i32,
+        (share, part): (&str, &str),
+    ) {
+        let capacity = Amount::from_tokens(capacity);
+        let rate = Rate::per(capacity, Duration::from_secs(1_000_000_000)).unwrap();
+        let whole = Limit::rate(limit_type, capacity, rate, Cost::ONE).unwrap();
+        let share =
+            DeclaredShare { name: share.parse().unwrap(), part: part.parse().unwrap(), floor: None, background: false };
+        let split = Split::new(whole, &[share]).unwrap();
+        self.sluice().ops().apply_split(&Dimension::new(name).unwrap(), &split).await.unwrap();
+    }
+
+    /// What is left in a line of a bucket with shares, the common line first.
+    pub(crate) async fn line_left(&self, name: &str, line: usize) -> i64 {
+        let line = self.row(name).await.every_line().swap_remove(line);
+        line.level(self.dynamo.clock().now()).micros() / 1_000_000
     }
 
     pub(crate) async fn slots(&self, name: &str, slots: i32) {
