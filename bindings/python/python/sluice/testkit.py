@@ -1,5 +1,5 @@
 """A DynamoDB for the tests of a product, without AWS and Docker: the embedded engine, as `sluice sandbox` serves it.
-`pip install sluice[testkit]` brings the command, and the fixture `sluice_sandbox` for pytest. Without pytest:
+`pip install sluice-sdk[testkit]` brings the command, and the fixture `sluice_sandbox` for pytest. Without pytest:
 
     with sluice.testkit.sandbox() as served:
         os.environ.update(served.variables)
@@ -92,11 +92,11 @@ class Sandbox:
 def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sandbox]:
     """Serves a DynamoDB on a port of its own until the block ends.
 
-    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, that of `sluice[testkit]`, or
+    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, that of `sluice-sdk[testkit]`, or
     what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply."""
     found = command or os.environ.get("SLUICE_COMMAND") or _installed() or shutil.which("sluice")
     if not found:
-        raise FileNotFoundError("there is no command `sluice`: install sluice[testkit], or name it in SLUICE_COMMAND")
+        raise FileNotFoundError("there is no command `sluice`: install sluice-sdk[testkit], or name it in SLUICE_COMMAND")
     asked = [found, "sandbox", "--port", "0", "--control", *(["--faults", str(faults)] if faults else [])]
     process = subprocess.Popen(  # noqa: S603
         asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
