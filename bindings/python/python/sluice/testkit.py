@@ -80,7 +80,8 @@ class Sandbox:
             raise TimeoutError(f"{self._command} sandbox does not answer within {within:.0f} s") from None
         raise RuntimeError(f"{self._command} sandbox: {''.join(printed)}")
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends the sandbox before its block does, as an outage would. Clients stay usable, and get no answer."""
         self._process.terminate()
         self._process.wait(10)
         self._reader.join()
@@ -106,7 +107,7 @@ def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sand
         served._start()
         yield served
     finally:
-        served._stop()
+        served.stop()
 
 
 def _installed() -> str | None:
