@@ -94,5 +94,5 @@ def test_a_command_that_is_no_sandbox_says_why(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sluice.testkit._installed", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.delenv("SLUICE_COMMAND", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"install sluice-sdk\[testkit\], or name it in SLUICE_COMMAND"), sandbox():
+    with pytest.raises(FileNotFoundError, match=r"install sluice-sdk\[testkit\], or name it"), sandbox():
         pytest.fail("the block ran")

@@ -93,11 +93,11 @@ class Sandbox:
 def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sandbox]:
     """Serves a DynamoDB on a port of its own until the block ends.
 
-    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, that of `sluice-sdk[testkit]`, or
+    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, of `sluice-sdk[testkit]`, or
     what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply."""
     found = command or os.environ.get("SLUICE_COMMAND") or _installed() or shutil.which("sluice")
     if not found:
-        raise FileNotFoundError("there is no command `sluice`: install sluice-sdk[testkit], or name it in SLUICE_COMMAND")
+        raise FileNotFoundError("no command `sluice`: install sluice-sdk[testkit], or name it in SLUICE_COMMAND")
     asked = [found, "sandbox", "--port", "0", "--control", *(["--faults", str(faults)] if faults else [])]
     process = subprocess.Popen(  # noqa: S603
         asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
