@@ -130,11 +130,29 @@ func main() {
 	}
 	finish()
 	workers.Wait()
+	later := w.later.Load()
+	wait, err := w.putBackInCoolDown(client)
+	if err != nil {
+		panic(err)
+	}
 	if _, err := client.Close(context.Background()); err != nil {
 		panic(err)
 	}
-	fmt.Printf("%d of %d jobs done, %d put back on the way\n", w.done.Load(), sent, w.later.Load())
-	if w.done.Load() < sent {
+	fmt.Printf("%d of %d jobs done, %d put back on the way\n", w.done.Load(), sent, later)
+	fmt.Printf("during a cool-down of 60 s: one more is put back for %s\n", wait)
+	if w.done.Load() < sent || wait < 20*time.Second || wait > 61*time.Second {
 		os.Exit(1)
 	}
+}
+
+// putBackInCoolDown returns for how long a job is put back after a 429 that another product met; 0 if it is done.
+func (w *worker) putBackInCoolDown(client *sluice.Client) (time.Duration, error) {
+	ctx := context.Background()
+	if _, err := client.CoolDown(ctx, "openai#rpm", time.Minute); err != nil {
+		return 0, err
+	}
+	var wait time.Duration
+	w.putBack = func(_ job, delay time.Duration) { wait = delay }
+	w.handle(ctx, job{"one more"})
+	return wait, nil
 }

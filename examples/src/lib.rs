@@ -18,21 +18,33 @@ use tokio::time::{Instant, sleep};
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A vendor that counts requests and tokens each second, and refuses calls far above its limits. Now and
-/// then it also refuses a call for no reason, as vendors do.
+/// A vendor with a limit of requests and one of tokens: a line each, as in Sluice. It counts from its first moment on, so that
+/// calls which a busy machine delays are not held against their caller. Now and then it also refuses a call for no reason,
+/// as vendors do.
 #[derive(Debug)]
 pub struct Vendor {
-    limits: (u64, u64),
+    since: Instant,
+    window: Duration,
+    /// Requests and tokens in each window, and at once.
+    limits: [u32; 2],
     counted: Mutex<Counted>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counted {
-    since: Instant,
-    requests: u64,
-    tokens: u64,
+    /// Requests and tokens of the calls that were answered.
+    answered: [u64; 2],
     calls: u64,
-    refused: u64,
+    refused: Refused,
+}
+
+/// How many calls a vendor has refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Because they were above a limit: none, if the limiter is right.
+    pub above: u64,
+    /// For no reason.
+    pub by_chance: u64,
 }
 
 /// One of so many calls is refused for no reason.
@@ -62,11 +74,10 @@ pub struct Answer {
 }
 
 impl Vendor {
-    /// A vendor that allows so many requests and tokens a second.
+    /// A vendor that allows so many requests and tokens in each window. Create it before the buckets: its count begins now.
     #[must_use]
-    pub fn new(requests: u64, tokens: u64) -> Self {
-        let counted = Counted { since: Instant::now(), requests: 0, tokens: 0, calls: 0, refused: 0 };
-        Self { limits: (requests, tokens), counted: Mutex::new(counted) }
+    pub fn new(window: Duration, requests: u32, tokens: u32) -> Self {
+        Self { since: Instant::now(), window, limits: [requests, tokens], counted: Mutex::default() }
     }
 
     /// Answers a prompt.
@@ -98,7 +109,7 @@ impl Vendor {
     }
 
     /// How many calls the vendor has refused.
-    pub async fn refused(&self) -> u64 {
+    pub async fn refused(&self) -> Refused {
         self.counted.lock().await.refused
     }
 
@@ -108,18 +119,19 @@ impl Vendor {
         }
         let used = 10 + prompt.len() as u64;
         let mut counted = self.counted.lock().await;
-        if counted.since.elapsed() >= Duration::from_secs(1) {
-            (counted.since, counted.requests, counted.tokens) = (Instant::now(), 0, 0);
-        }
         counted.calls += 1;
-        // On a busy machine, calls of several seconds arrive in one.
-        let is_above = counted.requests + 1 > self.limits.0 * 10 || counted.tokens + used > self.limits.1 * 10;
+        let since_a_window = (self.window + self.since.elapsed()).as_nanos();
+        let with_this = [counted.answered[0] + 1, counted.answered[1] + used];
+        let is_above = with_this
+            .iter()
+            .zip(self.limits)
+            .any(|(&all, limit)| u128::from(all) * self.window.as_nanos() > u128::from(limit) * since_a_window);
         if is_above || counted.calls.is_multiple_of(EACH) {
-            counted.refused += 1;
+            let refused = &mut counted.refused;
+            *(if is_above { &mut refused.above } else { &mut refused.by_chance }) += 1;
             return Ok((429, Answer { text: String::new(), used: 0 }));
         }
-        counted.requests += 1;
-        counted.tokens += used;
+        counted.answered = with_this;
         Ok((200, Answer { text: format!("an answer to {prompt}"), used }))
     }
 }

@@ -50,7 +50,7 @@ function importMs() {
 
 const sandbox = await startSandbox({ command: join(release, "sluice") });
 try {
-  Object.assign(process.env, sandbox.env);
+  Object.assign(process.env, sandbox.variables);
   const before = inRust();
   const client = Client.fromEnv({ prefetch: ["overhead#rpm"] });
   const node = [await median(client, "overhead#rpm", 20_000), await median(client, "overhead#rps", 2_000)];

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** A sandbox that runs. */
 export interface Sandbox extends AsyncDisposable {
   /** The variables to set, so that `Client.fromEnv` finds it. */
-  readonly env: Readonly<Record<string, string>>;
+  readonly variables: Readonly<Record<string, string>>;
   /** Moves the time of the table forward, and sweeps: tokens refill, cool-downs end, slots of leases that have ended come
    * back. It takes 1.1 s, after which no client refuses from memory any more. Clients learn the time with their next
    * request; a wait that is under way is not shortened. */
@@ -73,7 +73,7 @@ export async function startSandbox({
     throw error;
   });
   return {
-    env: {
+    variables: {
       SLUICE_ENV: "sandbox",
       SLUICE_ENDPOINT_URL: endpoint,
       AWS_ACCESS_KEY_ID: "sandbox",

@@ -64,7 +64,7 @@ test("the testkit brings its command, for import and require", () => {
   const cwd = project("testkit", "sluice-sdk-0", `sluice-sdk-${platform}`, "sluice-testkit-");
   const code = `
     const sandbox = await startSandbox();
-    Object.assign(process.env, sandbox.env);
+    Object.assign(process.env, sandbox.variables);
     const client = Client.fromEnv();
     console.log((await client.acquire("openai#rpm")).granted);
     await client.close();

@@ -33,7 +33,7 @@ before(async () => {
   }
   sandbox = await startSandbox({ command: command() });
   // Children inherit it.
-  Object.assign(process.env, sandbox.env);
+  Object.assign(process.env, sandbox.variables);
   world.client = Client.fromEnv();
 });
 

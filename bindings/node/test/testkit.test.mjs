@@ -14,8 +14,8 @@ async function served(context, options = {}) {
 }
 
 /** A client of a sandbox. */
-function clientOf({ env }, settings = {}) {
-  return Client.fromEnv({ endpoint: env.SLUICE_ENDPOINT_URL, ...settings });
+function clientOf({ variables }, settings = {}) {
+  return Client.fromEnv({ endpoint: variables.SLUICE_ENDPOINT_URL, ...settings });
 }
 
 test("the time of the table is under the control of the test", async (context) => {

@@ -1,4 +1,5 @@
-"""The programs of the documents: the types of each are right, and each runs that is not `no_run`."""
+"""The programs of the documents: the types of each are right, and each runs that is not `no_run`, those with tests in
+pytest."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ def test_the_programs_have_the_types_that_they_use() -> None:
     "program", [program for program in PROGRAMS if "no_run" not in program.stem], ids=lambda program: program.stem
 )
 def test_a_program_of_the_documents_runs(program: Path) -> None:
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=30, check=False)
+    has_tests = "\ndef test_" in program.read_text()
+    pytest_of_it = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider"] if has_tests else []
+    command = [sys.executable, *pytest_of_it, str(program)]
+    done = subprocess.run(command, cwd=FOLDER.name, capture_output=True, text=True, timeout=60, check=False)
     # Warnings of the SDK are no errors: some programs show what is refused.
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -48,6 +48,14 @@ def test_the_time_of_the_table_is_under_the_control_of_the_test(sluice_sandbox: 
         sluice_sandbox.advance(-1)
 
 
+def test_an_outage_is_a_sandbox_that_was_stopped(sluice_sandbox: Sandbox) -> None:
+    with sluice.Client.from_env(max_retries=1) as client:
+        assert isinstance(client.acquire("openai#rpm"), sluice.Grant)
+        sluice_sandbox.stop()
+        with pytest.raises(sluice.UnavailableError):
+            client.acquire("openai#rpm")
+
+
 def test_a_test_has_a_sandbox_of_its_own(sluice_sandbox: Sandbox) -> None:
     with sluice.Client.from_env() as client:
         assert client.ops.bucket("moved#rpm") is None
@@ -86,5 +94,5 @@ def test_a_command_that_is_no_sandbox_says_why(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sluice.testkit._installed", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.delenv("SLUICE_COMMAND", raising=False)
-    with pytest.raises(FileNotFoundError, match="SLUICE_COMMAND"), sandbox():
+    with pytest.raises(FileNotFoundError, match=r"install sluice-sdk\[testkit\], or name it"), sandbox():
         pytest.fail("the block ran")

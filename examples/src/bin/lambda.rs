@@ -94,9 +94,10 @@ impl Function {
 #[allow(clippy::print_stdout, reason = "the result of the example")]
 async fn main() -> Result<(), BoxError> {
     // Tickets need a bucket that takes more than a second to fill: a late ticket would be worth nothing in a smaller one.
-    let sluice = sluice(Duration::from_secs(3), (RPM, 60), (TPM, 60_000)).await?;
-    let function =
-        Function { sluice, vendor: Vendor::new(20, 20_000), queue: Queue::default(), counts: Default::default() };
+    let window = Duration::from_secs(3);
+    let vendor = Vendor::new(window, 60, 60_000);
+    let sluice = sluice(window, (RPM, 60), (TPM, 60_000)).await?;
+    let function = Function { sluice, vendor, queue: Queue::default(), counts: Default::default() };
     for at in 0..120 {
         function.queue.send(&format!("job number {at}"), 0, None).await;
     }
@@ -104,7 +105,7 @@ async fn main() -> Result<(), BoxError> {
     function.queue.send("", 0, None).await;
     let dead = function.queue.drain(12, async |event| function.handle(event).await).await;
     function.sluice.close(Duration::from_secs(5)).await;
-    let refused = function.vendor.refused().await;
+    let refused = function.vendor.refused().await.above;
     let [called, waited, put_back, without] = function.counts.map(AtomicUsize::into_inner);
     println!(
         "{called} jobs done: {waited} waits inside the function, {put_back} put back with a ticket, {without} without"

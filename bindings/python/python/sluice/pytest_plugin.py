@@ -1,4 +1,4 @@
-"""The fixture of pytest that comes with `sluice[testkit]`."""
+"""The fixture of pytest that comes with `sluice-sdk[testkit]`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A DynamoDB for the tests of a product, without AWS and Docker: the embedded engine, as `sluice sandbox` serves it.
-`pip install sluice[testkit]` brings the command, and the fixture `sluice_sandbox` for pytest. Without pytest:
+`pip install sluice-sdk[testkit]` brings the command, and the fixture `sluice_sandbox` for pytest. Without pytest:
 
     with sluice.testkit.sandbox() as served:
         os.environ.update(served.variables)
@@ -80,7 +80,8 @@ class Sandbox:
             raise TimeoutError(f"{self._command} sandbox does not answer within {within:.0f} s") from None
         raise RuntimeError(f"{self._command} sandbox: {''.join(printed)}")
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Ends the sandbox before its block does, as an outage would. Clients stay usable, and get no answer."""
         self._process.terminate()
         self._process.wait(10)
         self._reader.join()
@@ -92,11 +93,11 @@ class Sandbox:
 def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sandbox]:
     """Serves a DynamoDB on a port of its own until the block ends.
 
-    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, that of `sluice[testkit]`, or
+    `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, of `sluice-sdk[testkit]`, or
     what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply."""
     found = command or os.environ.get("SLUICE_COMMAND") or _installed() or shutil.which("sluice")
     if not found:
-        raise FileNotFoundError("there is no command `sluice`: install sluice[testkit], or name it in SLUICE_COMMAND")
+        raise FileNotFoundError("no command `sluice`: install sluice-sdk[testkit], or name it in SLUICE_COMMAND")
     asked = [found, "sandbox", "--port", "0", "--control", *(["--faults", str(faults)] if faults else [])]
     process = subprocess.Popen(  # noqa: S603
         asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -106,7 +107,7 @@ def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sand
         served._start()
         yield served
     finally:
-        served._stop()
+        served.stop()
 
 
 def _installed() -> str | None:
