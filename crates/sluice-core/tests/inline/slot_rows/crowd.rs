@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Exact, Limit, Plan, ShareName, SlotPlanner, SlotRows, SlotShare,
-    SlotStep, Split, Timestamp, Update, Write, give_back, mark_waiting,
+    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Exact, Limit, Plan, ShareName, SlotPlanner, SlotRows,
+    SlotShare, SlotStep, Split, Timestamp, Update, Write, give_back, mark_waiting,
 };
 
 use super::{NOW, SHARES, Table, counted};
@@ -19,9 +19,17 @@ enum Step {
     /// The operator writes what its last reading asks for.
     Writes(usize),
     /// A caller takes slots of a row, also of one that is closed.
-    Takes { row: usize, cost: i32 },
+    Takes {
+        row: usize,
+        cost: i32,
+    },
     /// A caller of one line reads the names and the row of another line, which has enough above what stays.
-    Looks { caller: usize, own: usize, lender: usize, cost: i32 },
+    Looks {
+        caller: usize,
+        own: usize,
+        lender: usize,
+        cost: i32,
+    },
     /// It borrows what it saw.
     Borrows(usize),
     /// Callers wait for slots of a row.
