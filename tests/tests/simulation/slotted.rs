@@ -129,7 +129,7 @@ impl Product {
             let default: Option<&'static str> = rng.choice(SHARES).filter(|_| rng.bool());
             let process = self.process(&format!("slots-{}-{born}", self.at), default, &mut rng);
             let mut callers = JoinSet::new();
-            for _ in 0..rng.u32(2..=4) {
+            for _ in 0..rng.u32(2..=3) {
                 let (universe, process, rng) = (Arc::clone(&self.universe), process.clone(), rng.fork());
                 let caller = Caller { universe, process, default, rng, is_orderly: self.is_orderly };
                 callers.spawn(caller.live());

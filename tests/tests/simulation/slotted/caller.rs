@@ -51,7 +51,7 @@ impl Caller {
                 0..=4 => self.acquire(&need, share).await,
                 _ => self.slot(&need, share).await,
             }
-            let pause = if self.is_orderly { 100 } else { 800 };
+            let pause = if self.is_orderly { 500 } else { 1_800 };
             sleep(Duration::from_millis(self.rng.u64(0..pause))).await;
         }
     }
