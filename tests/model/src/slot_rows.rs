@@ -15,13 +15,14 @@
 //!
 //! # What is modelled
 //!
-//! Three slots; a share that is wanted with one or two of them, or not at all, by two operators whose readings are of any age; one borrower;
+//! Three or four slots; a share that is wanted with one or two of them, or not at all, by up to three operators whose readings are of any age; one borrower;
 //! waiting callers of both rows, whose mark ends at any time; crashes and a sweep. An operator may crash after any write: nothing compels it
 //! to go on.
 //!
 //! # What is not
 //!
-//! Costs other than 1, a limit that changes, more than one share: the random runs of `crates/sluice-core/tests/inline/slot_rows` have those.
+//! Costs other than 1, a limit that changes, more than one share, without which no name is written over another's: the random runs of
+//! `crates/sluice-core/tests/inline/slot_rows` have those.
 //! How a sweep finds what has ended is the model of leases. That an operator comes to its end is shown by the random runs and the simulation.
 
 mod action;

@@ -34,6 +34,9 @@ impl Rows {
 
     /// An operator who shrinks the share, and one who removes it.
     pub const CHANGED_BY_TWO: Self = Self { slots: 3, first: 2, wanted: &[1, 0], lends: false, crashes: false };
+
+    /// Two operators who shrink the share, and one who gives it back what it had.
+    pub const CHANGED_BY_THREE: Self = Self { slots: 4, first: 2, wanted: &[1, 2, 1], lends: false, crashes: false };
 }
 
 /// Shares of slots, or those with an oversight.
@@ -106,7 +109,7 @@ impl SlotRows {
         let has_capacity = |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
         match step {
             Step::Name(named) => {
-                if now.named != read.named && !self.is(Oversight::NamedByAnOldReading) {
+                if now.named != read.named {
                     return None;
                 }
                 if named.is_none() && now.share.is_some() && !self.is(Oversight::NameTakenFromARow) {

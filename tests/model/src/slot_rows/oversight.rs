@@ -24,15 +24,13 @@ pub enum Oversight {
     ShrankByAnOldCapacity,
     /// A row goes although a slot of it was taken since.
     RemovedWhileHeld,
-    /// A name is written over another that was written since.
-    NamedByAnOldReading,
     /// A name is taken away although its row was made since.
     NameTakenFromARow,
 }
 
 impl Oversight {
     /// All of them: each breaks a promise.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::BorrowedBelowTheFloor,
         Self::BorrowedBeforeThoseThatWait,
         Self::ReturnedToTheOther,
@@ -42,7 +40,6 @@ impl Oversight {
         Self::HeldNotCounted,
         Self::ShrankByAnOldCapacity,
         Self::RemovedWhileHeld,
-        Self::NamedByAnOldReading,
         Self::NameTakenFromARow,
     ];
 
@@ -59,7 +56,6 @@ impl Oversight {
             Self::HeldNotCounted => "a sum of C, not of max(C, H)",
             Self::ShrankByAnOldCapacity => "a shrink without capacity = :read_capacity",
             Self::RemovedWhileHeld => "a removal without tokens >= :read_capacity",
-            Self::NamedByAnOldReading => "a name without shares = :read_shares",
             Self::NameTakenFromARow => "a name that goes without attribute_not_exists(key) of its row",
         }
     }
@@ -69,6 +65,7 @@ impl Oversight {
     pub const fn shows_in(self) -> Rows {
         match self {
             Self::BorrowedBelowTheFloor | Self::BorrowedBeforeThoseThatWait | Self::ReturnedToTheOther => Rows::LENT,
+            Self::GrewBesideOneBelowZero => Rows::CHANGED_BY_THREE,
             _ => Rows::CHANGED_BY_TWO,
         }
     }

@@ -1,7 +1,7 @@
 //! Two rows, the name of the share, who holds slots, and what operators and a borrower have read.
 
 /// Operators at most.
-pub(crate) const OPERATORS: usize = 2;
+pub(crate) const OPERATORS: usize = 3;
 
 /// A row of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
