@@ -154,9 +154,8 @@ fn a_bucket_without_shares_has_no_figures_of_them() {
 #[test]
 fn a_start_that_was_booked_before_a_share_came_is_used_beside_the_new_lines() {
     let story = |shares: &[(&str, i64)]| {
-        let common = |story: Story, (id, ms, start_ms): (&str, i64, i64)| {
-            story.paid(id, ("common", "common"), ms, start_ms)
-        };
+        let common =
+            |story: Story, (id, ms, start_ms): (&str, i64, i64)| story.paid(id, ("common", "common"), ms, start_ms);
         let first = [("a", 10_000, 10_000), ("b", 10_000, 10_000), ("c", 10_000, 10_000), ("booked", 10_000, 12_000)];
         let story = first.into_iter().fold(bucket(), common);
         let later = [("d", 10_600, 10_600), ("e", 10_900, 10_900), ("f", 11_300, 11_300), ("g", 11_800, 11_800)];

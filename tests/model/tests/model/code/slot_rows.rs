@@ -97,8 +97,8 @@ fn names_ask_for_the_names_that_were_read_and_one_that_goes_for_no_row() {
     let first = "#limit_type = :concurrent AND attribute_not_exists(#shares)";
     assert_eq!(next(bucket(5), None, &wanted(true)), [first], "named, before there is a row");
     let later = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
-    assert_eq!(next(names_search("3", "1"), Some(search(2)), &wanted(true)), [later.clone()], "opened");
-    assert_eq!(next(names_search("5", "0"), Some(search(2)), &wanted(false)), [later.clone()], "closed");
+    assert_eq!(next(names_search("3", "1"), Some(search(2)), &wanted(true)), [later.as_str()], "opened");
+    assert_eq!(next(names_search("5", "0"), Some(search(2)), &wanted(false)), [later.as_str()], "closed");
     assert_eq!(next(names_search("5", "1"), None, &wanted(false)), [&later, "attribute_not_exists(#key)"]);
 }
 
