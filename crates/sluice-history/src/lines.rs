@@ -78,16 +78,6 @@ impl BucketLog {
         names
     }
 
-    /// Whether a start was booked before shares came or went, and lies after that. It is used beside the new lines: what
-    /// the common line had booked may be in part a new share's to pay, so that the common line has its next start
-    /// sooner. The whole bucket is judged with it.
-    fn is_beside_the_lines(&self, grant: &Entry) -> bool {
-        let is_booked = !self.kind().is_some_and(Kind::is_concurrent);
-        let has_others = |pair: &[SplitEntry]| !pair[0].lines.keys().eq(pair[1].lines.keys());
-        let spans = |split: &SplitEntry| grant.asked_at <= split.by && grant.start_at >= split.from;
-        is_booked && self.splits.windows(2).any(|pair| has_others(pair) && spans(&pair[1]))
-    }
-
     /// One line as a bucket of its own. While there is no such share, the line allows nothing. Starts that callers left,
     /// and tokens that went back, may be of any line.
     fn line(&self, name: &Arc<str>) -> Self {
@@ -96,7 +86,7 @@ impl BucketLog {
                 split.lines.get(name).copied().unwrap_or(LineLimit { capacity: 0, rate: 0 });
             LimitEntry { kind: self.kind().unwrap_or(Kind::Requests), capacity, rate, from: split.from, by: split.by }
         };
-        let of_line = |grant: &&Entry| grant.paid_from.as_ref() == Some(name) && !self.is_beside_the_lines(grant);
+        let of_line = |grant: &&Entry| grant.paid_from.as_ref() == Some(name);
         Self {
             limits: self.splits.iter().map(of_split).collect(),
             grants: self.grants.iter().filter(of_line).cloned().collect(),

@@ -149,18 +149,3 @@ fn a_bucket_without_shares_has_no_figures_of_them() {
     let verdict = Story::default().rate("v#rpm", 2, 1, 0).grant("a", "v#rpm", 10).holds();
     assert!(verdict.buckets[0].shares.is_empty());
 }
-
-/// A new share has a part of what was booked to pay, and the common line its next start sooner.
-#[test]
-fn a_start_that_was_booked_before_a_share_came_is_used_beside_the_new_lines() {
-    let story = |shares: &[(&str, i64)]| {
-        let common =
-            |story: Story, (id, ms, start_ms): (&str, i64, i64)| story.paid(id, ("common", "common"), ms, start_ms);
-        let first = [("a", 10_000, 10_000), ("b", 10_000, 10_000), ("c", 10_000, 10_000), ("booked", 10_000, 12_000)];
-        let story = first.into_iter().fold(bucket(), common);
-        let later = [("d", 10_600, 10_600), ("e", 10_900, 10_900), ("f", 11_300, 11_300), ("g", 11_800, 11_800)];
-        later.into_iter().fold(story.shared("v#rpm", 10, shares, 10_500), common)
-    };
-    story(&[("search", 5), ("batch", 2), ("new", 1)]).holds();
-    assert!(!story(&[("search", 6), ("batch", 2)]).check().holds(), "the same lines, of other sizes");
-}
