@@ -11,8 +11,8 @@
 //! Both kinds of lease: rows of their own (design, section 6) and inline (section 7), where one write may join what several
 //! callers ask for, and the first has to make the map. A foreign client may give a slot back twice.
 //!
-//! Four models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
-//! share those joined writes and leave when they like; and, for rate buckets, *prefetch* and *shares*. What each abstracts stands at
+//! Five models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
+//! share those joined writes and leave when they like; and, for rate buckets, *prefetch* and *shares*; and *rows of shares*, for slots. What each abstracts stands at
 //! its head.
 //!
 //! # What is not
@@ -34,6 +34,7 @@ mod promises;
 mod protocol;
 mod recount;
 mod shares;
+mod slot_rows;
 mod state;
 mod sweeper;
 mod writes;
@@ -45,6 +46,7 @@ pub use prefetch::{Flaw, Stock};
 pub use protocol::Scope;
 pub use recount::{Extent, Mistake};
 pub use shares::{Lapse, Split};
+pub use slot_rows::{Oversight, Rows};
 
 /// Checks the protocol for one kind of lease, or a mutant of it.
 #[must_use]
@@ -74,4 +76,10 @@ pub fn check_lanes(traffic: Traffic, slip: Option<Slip>) -> Verdict {
 #[must_use]
 pub fn check_shares(split: Split, lapse: Option<Lapse>) -> Verdict {
     check::check(shares::Shares { split, lapse })
+}
+
+/// Checks shares of slots, or those with an oversight.
+#[must_use]
+pub fn check_slot_rows(rows: Rows, oversight: Option<Oversight>) -> Verdict {
+    check::check(slot_rows::SlotRows { rows, oversight })
 }

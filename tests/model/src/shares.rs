@@ -26,7 +26,7 @@
 //! # What is not
 //!
 //! A second share: no write touches more than the line of its caller and one other. Priorities, which are a floor of a caller's own
-//! line, and shares of concurrency buckets, whose lines have the rate 0.
+//! line. Shares of concurrency buckets have a model of their own (`slot_rows`).
 
 mod action;
 mod lapse;

@@ -51,6 +51,8 @@ pub(crate) struct Conditions {
     pub(crate) wrong_numbers: bool,
     /// Buckets with shares, and callers of each.
     pub(crate) shares: bool,
+    /// Slots with shares, and callers of each.
+    pub(crate) slot_shares: bool,
 }
 
 impl Conditions {
@@ -73,6 +75,7 @@ impl Conditions {
             wrong_numbers: one_in("wrong-numbers", 3),
             // Of all runs half, since those with lulls have none.
             shares: !is_out("shares") && stream(seed, "shares").u32(0..100) < 57,
+            slot_shares: !is_out("slot-shares") && stream(seed, "slot-shares").u32(0..100) < 57,
             page: one_in("pages", 6).then(|| stream(seed, "page").u32(ROWS_ON_A_PAGE)),
         };
         // Half of the calm seeds stay so: what the ledger says of those must be exact.

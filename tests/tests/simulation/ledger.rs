@@ -19,6 +19,7 @@ mod rates;
 mod recovery;
 mod refusals;
 mod shares;
+mod slot_rows;
 mod slots;
 mod tickets;
 mod vendor;
@@ -35,6 +36,8 @@ pub(crate) use refusals::Refused;
 use refusals::Stood;
 pub(crate) use shares::{COMMON, LineRow, LinesRow, SHARED, name_of_line};
 use shares::{SharedRows, bucket_of_line};
+use slot_rows::SlotRows;
+pub(crate) use slot_rows::{SLOTTED, SlotLines};
 use tickets::TicketRow;
 pub(crate) use vendor::Said;
 use vendor::VendorEvents;
@@ -115,6 +118,8 @@ pub(crate) struct Ledger {
     damage: Damage,
     /// Buckets with shares.
     shared: SharedRows,
+    /// Concurrency buckets with shares.
+    slot_rows: SlotRows,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
     is_vandalized: bool,
 }
@@ -130,6 +135,8 @@ pub(crate) struct Touched {
     pub(crate) was_spoiled: bool,
     /// Whether its reply shows the row: that of a transaction does not.
     pub(crate) is_shown: bool,
+    /// Whether it takes slots for callers of another share.
+    pub(crate) is_borrowed: bool,
 }
 
 impl Ledger {
@@ -170,6 +177,7 @@ impl Ledger {
     ) -> Result<(), String> {
         let mut touched: Vec<String> = Vec::new();
         let mut taking = false;
+        let slotted = Self::slotted(&rows);
         let blocked: Vec<_> = rows.iter().filter_map(|change| self.is_blocked_for(change)).collect();
         for change in rows {
             let dimension = if change.key.starts_with("ticket#") {
@@ -197,6 +205,9 @@ impl Ledger {
         for dimension in touched {
             self.live_on(&dimension, now);
             self.slots_add_up(writer, &dimension, taking, now)?;
+        }
+        for bucket in slotted {
+            self.slot_rows_add_up(writer, &bucket, now)?;
         }
         Ok(())
     }
@@ -291,6 +302,7 @@ impl Ledger {
         if key.starts_with(SHARED) {
             return self.lines_changed(writer, change, now, error);
         }
+        self.named(change, now);
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
         };
@@ -321,8 +333,11 @@ impl Ledger {
             if !after.concurrent && after.tokens > most + 2 {
                 return Err(format!("{key}: a change of its limits raised its level from {most} to {}", after.tokens));
             }
-            self.changed.push((self.name_in_history(key), after.clone()));
+            if !key.starts_with(SLOTTED) {
+                self.changed.push((self.name_in_history(key), after.clone()));
+            }
         }
+        self.slots_taken(writer, change, (&before, &after), (now, error))?;
         if !after.concurrent {
             self.vendor_events.written(key, change.purpose, &before, &after);
             self.stood.written(key, (writer, change.purpose, change.is_shown), &after, now);

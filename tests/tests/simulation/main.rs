@@ -34,6 +34,7 @@ mod row;
 mod run;
 mod scenario;
 mod service;
+mod slotted;
 mod sweeps;
 mod tally;
 mod times;
@@ -53,7 +54,8 @@ use scenario::Scenario;
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 40;
 /// What so many seeds need not show, and [`ALL_SEEDS`] must.
-const RARE: [&str; 2] = ["judged: upstream down", "shed: upstream down"];
+const RARE: [&str; 3] =
+    ["judged: upstream down", "shed: upstream down", "judged: a caller of a share is not passed over"];
 const ALL_SEEDS: u64 = 200;
 /// Seeds between two lines of a long run.
 const TOLD_EVERY: u64 = 100;
@@ -184,6 +186,16 @@ const ACTS: &[&str] = &[
     "admitted",
     "another client",
     "buckets have shares",
+    "slots have shares",
+    "judged: a borrowed slot",
+    "judged: a caller of a share is not passed over",
+    "judged: an operator of slots comes to its end",
+    "judged: each share has its slots",
+    "judged: slots of shares change",
+    "slots: a change of shares is cut off",
+    "slots: a product dies",
+    "slots: a share opens",
+    "slots: the name of a share goes",
     "call failed",
     "clock jumps",
     "cost: judged exactly",

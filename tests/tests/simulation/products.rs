@@ -28,13 +28,13 @@ use caller::{Caller, Carried};
 
 /// Shares that a bucket may have, and one that it never has.
 pub(crate) const SHARES: [&str; 3] = ["search", "batch", "checkout/bulk"];
-const UNKNOWN: &str = "nobody";
+pub(crate) const UNKNOWN: &str = "nobody";
 
 /// The longest that a caller waits: with its wait, no process books further ahead than the ledger allows.
 const PATIENCE: std::ops::RangeInclusive<u64> = 200..=6_000;
 
 /// Longer than any run.
-const FOREVER: Duration = Duration::from_secs(1_000_000_000);
+pub(crate) const FOREVER: Duration = Duration::from_secs(1_000_000_000);
 
 pub(crate) fn names() -> [String; 2] {
     ["a", "b"].map(|name| format!("{SHARED}{name}#rpm"))

@@ -11,7 +11,7 @@ use sluice_history::{
 };
 
 use crate::callers::Need;
-use crate::ledger::{COMMON, LineRow, LinesRow, SHARED};
+use crate::ledger::{COMMON, LineRow, LinesRow, SHARED, SlotLines};
 use crate::row::{BucketRow, Micros};
 use crate::scenario::{START, Scenario};
 
@@ -178,6 +178,18 @@ impl Record {
         let paid_at = lines.values().map(|line| micros(line.row.reaches_zero())).max().unwrap_or(applied);
         let (dimension, to_micros) = (dimension.to_owned(), paid_at.max(applied) + self.clock_error);
         self.events.push(Event::Paused(Paused { dimension, from_micros: from, to_micros }));
+    }
+
+    /// A bucket of slots has shares, which have rows of their own.
+    pub(crate) fn has_slots(&mut self, dimension: &str) {
+        self.concurrent.push(dimension.to_owned());
+    }
+
+    /// The rows of a bucket of slots have other capacities. While they change, what is held of a row that shrank counts for the whole.
+    pub(crate) fn slot_lines_changed(&mut self, dimension: &str, lines: &SlotLines, now: Micros) {
+        let shares = lines.shares.iter().map(|(name, capacity)| Share::new(name, micros(*capacity), 0));
+        let limit = sluice_history::Limit::new(dimension, Kind::Concurrent, micros(lines.whole), 0, micros(now));
+        self.events.push(Event::Limit(limit.with_shares(shares.collect())));
     }
 
     /// The call is over; its release is about to be sent.

@@ -21,6 +21,8 @@ pub(crate) struct BucketRow {
     pub(crate) concurrent: bool,
     /// Until when nothing may be granted.
     pub(crate) blocked_until: Option<Micros>,
+    /// Until when callers wait for slots.
+    pub(crate) waited_until: Option<Micros>,
     /// What replies of the vendor lowered so far, and after which write its last one counted.
     pub(crate) observed: Micros,
     pub(crate) observed_version: Micros,
@@ -111,6 +113,7 @@ impl BucketRow {
             version: number(row, "version", 0)?,
             concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
             blocked_until: number(row, "blocked_until", 6),
+            waited_until: number(row, "waited_until", 6),
             observed: number(row, "observed", 6).unwrap_or(0),
             observed_version: number(row, "observed_version", 0).unwrap_or(0),
             admitted: number(row, "admitted", 6).unwrap_or(0),

@@ -19,7 +19,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, frail, lone, mortal, products, service, sweeps};
+use crate::{cost, disturbances, foreign, frail, lone, mortal, products, service, slotted, sweeps};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -92,6 +92,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     mortal::begin(&universe, &operator, &mut tasks).await;
     frail::begin(&universe, &operator, &mut tasks).await;
     products::begin(&universe, &operator, &mut tasks).await;
+    slotted::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
     disturbances::begin(&universe, &mut tasks);
     foreign::found(&universe).await;
@@ -226,6 +227,7 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
         universe.dynamo.clock().advance(ALL_LEASES_ENDED);
     }
     sweeps::last(universe).await;
+    slotted::ends(universe).await;
     nothing_is_left(universe).await;
 }
 

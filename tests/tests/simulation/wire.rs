@@ -99,6 +99,8 @@ pub(crate) struct Change {
     pub(crate) purpose: Purpose,
     /// Leases that it gives back because they were seen to end, not because their holder is done: keys of rows, ids of inline ones.
     pub(crate) reclaims: Vec<String>,
+    /// Whether it takes slots for callers of another share: only if nobody waits, and some stay.
+    pub(crate) is_borrowed: bool,
 }
 
 /// The rows that a request names.
@@ -113,7 +115,9 @@ pub(crate) fn changes(call: Call<'_>) -> Vec<Change> {
         let row = if part["Key"].is_object() { &part["Key"] } else { &part["Item"] };
         let key = row[KEY]["S"].as_str()?.to_owned();
         let purpose = Purpose::of(&key, &part["ExpressionAttributeValues"]);
-        Some(Change { reclaims: reclaims(&key, part), purpose, key })
+        let has = |value: &str| part["ExpressionAttributeValues"][value].is_object();
+        let is_borrowed = has(":far") && (has(":least") || has(":need"));
+        Some(Change { reclaims: reclaims(&key, part), purpose, is_borrowed, key })
     };
     match request["TransactItems"].as_array() {
         Some(items) => items.iter().filter_map(|item| item.as_object()?.values().next()).filter_map(change).collect(),

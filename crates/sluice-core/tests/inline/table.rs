@@ -122,6 +122,7 @@ impl Item {
                     "<" => one < other,
                     "<=" => one <= other,
                     ">=" => one >= other,
+                    ">" => one > other,
                     _ => panic!("{term}"),
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Dimension, Timestamp};
+use sluice_core::{Amount, COMMON, Dimension, ShareName, Timestamp};
 use sluice_vendors::Headers;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -66,8 +66,8 @@ struct SlotState {
     /// The dimensions that were asked for.
     asked: Vec<Dimension>,
     marks: Vec<Mark>,
-    /// The concurrency limits of which it holds slots.
-    slots: Vec<Dimension>,
+    /// The concurrency limits of which it holds slots, each with the share whose they are; `None` is the common line.
+    slots: Vec<(Dimension, Option<ShareName>)>,
     /// The concurrency limits that the call counts in.
     counts_in: Vec<Dimension>,
     /// What shadow mode let through: nothing is held of it.
@@ -97,7 +97,7 @@ impl Slot {
     /// zero, or a slot that has ended ([`SettleError::Ended`]).
     pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), LimitError> {
         let used = settle::parse(dimension, &used.into())?;
-        if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
+        if let Some((slots, _)) = self.slots_of(dimension) {
             return Err(SettleError::Concurrency(slots.clone()).into());
         }
         let Some(mark) = self.mark(dimension) else {
@@ -120,7 +120,7 @@ impl Slot {
     /// [`LimitError::Acquire`]: a dimension of which the slot holds nothing ([`RequestError::NotHeld`]), a row that
     /// cannot be read, or a table that does not answer.
     pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, LimitError> {
-        let holds_slots = || self.state.slots.iter().any(|slots| slots.as_str() == dimension);
+        let holds_slots = || self.slots_of(dimension).is_some();
         if self.state.basis == Basis::Table && self.mark(dimension).is_none() && !holds_slots() {
             return Err(AcquireError::from(RequestError::NotHeld(dimension.to_owned())).into());
         }
@@ -147,7 +147,7 @@ impl Slot {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        let slots = self.state.slots.iter().map(|slots| HeldPart::of_slots(slots.clone()));
+        let slots = self.state.slots.iter().map(|(slots, _)| HeldPart::of_slots(slots.clone()));
         let let_through = self.state.let_through.iter().filter(|part| part.is_of_table()).map(HeldPart::of);
         let held = self.state.marks.iter().map(HeldPart::of_tokens).chain(slots).chain(let_through).collect();
         let reply = reply.into();
@@ -195,11 +195,16 @@ impl Slot {
         starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
     }
 
-    /// The line of the rate limit `dimension` that the call's tokens were taken from, as [`Grant::paid_from`].
+    /// The line of the limit `dimension` that the call's tokens or slots were taken from, as [`Grant::paid_from`].
     #[must_use]
     pub fn paid_from(&self, dimension: &str) -> Option<&str> {
+        let slots = || self.slots_of(dimension).map(|(_, share)| share.as_ref().map_or(COMMON, ShareName::as_str));
         let of = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
-        of.map(Mark::paid_from)
+        of.map(Mark::paid_from).or_else(slots)
+    }
+
+    fn slots_of(&self, dimension: &str) -> Option<&(Dimension, Option<ShareName>)> {
+        self.state.slots.iter().find(|(slots, _)| slots.as_str() == dimension)
     }
 
     /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without
@@ -401,9 +406,10 @@ impl<T, E> Ran<T, E> {
     }
 }
 
-fn slots_of(grant: &Grant) -> Vec<Dimension> {
+fn slots_of(grant: &Grant) -> Vec<(Dimension, Option<ShareName>)> {
     let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
-    slots.map(|part| part.entry.asked().clone()).collect()
+    let of = |part: &Part| (part.entry.asked().clone(), part.entry.share_of().map(|(_, share)| share.clone()));
+    slots.map(of).collect()
 }
 
 /// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without one.

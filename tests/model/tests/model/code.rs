@@ -10,6 +10,7 @@ use sluice_core::{
 };
 
 mod inline;
+mod slot_rows;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 

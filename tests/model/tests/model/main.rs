@@ -11,3 +11,4 @@ mod lane;
 mod mutants;
 mod prefetch;
 mod shares;
+mod slot_rows;

@@ -40,6 +40,7 @@ impl Births {
 impl Ledger {
     /// Only an operator removes a bucket.
     pub(super) fn removed(&mut self, writer: Writer<'_>, key: &str, now: Micros) -> Result<Option<String>, String> {
+        self.slots_removed(key)?;
         if self.buckets.remove(key).is_none() {
             return Ok(None);
         }

@@ -135,6 +135,9 @@ impl Universe {
         for (name, lines) in ledger.changed_lines() {
             record.lines_changed(&name, &lines, now);
         }
+        for (name, lines) in ledger.changed_slot_lines() {
+            record.slot_lines_changed(&name, &lines, now);
+        }
         for (name, amount) in std::mem::take(&mut ledger.given_back) {
             record.returned(&name, amount, now);
         }
@@ -146,7 +149,7 @@ impl Universe {
 
     /// A row as it would be if nobody had spoiled it.
     fn touched(&self, change: Change, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
-        let Change { key, purpose, reclaims } = change;
+        let Change { key, purpose, reclaims, is_borrowed } = change;
         let mut row = self.dynamo.row(TABLE, &key).unwrap();
         let mut was_spoiled = false;
         if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(&key)) {
@@ -160,7 +163,7 @@ impl Universe {
                 spoiled.remove(&key);
             }
         }
-        Touched { key, row, purpose, reclaims, was_spoiled, is_shown: true }
+        Touched { key, row, purpose, reclaims, was_spoiled, is_shown: true, is_borrowed }
     }
 }
 

@@ -1,0 +1,314 @@
+//! Shares of slots as stateright sees them: who may take, borrow, give back and change rows, and what comes of it.
+
+use stateright::{Model, Property};
+
+use super::action::{Action, table};
+use super::oversight::Oversight;
+use super::state::{Holders, Named, OPERATORS, Of, Row, State, Table};
+use crate::check::Told;
+
+/// What a borrower leaves.
+const FLOOR: i8 = 1;
+
+/// How large a bucket, and who is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Slots of the whole bucket.
+    pub slots: i8,
+    /// Those of the share at first; 0 is no share.
+    pub first: i8,
+    /// What each operator wants the share to have; 0 is no share.
+    pub wanted: &'static [i8],
+    /// Whether there is a borrower, and callers that wait.
+    pub lends: bool,
+    /// Whether calls crash, and a sweep gives back what they had.
+    pub crashes: bool,
+}
+
+impl Rows {
+    /// A borrower, waiting callers, crashes, and nobody who changes anything.
+    pub const LENT: Self = Self { slots: 4, first: 2, wanted: &[], lends: true, crashes: true };
+
+    /// All of it, and an operator who closes the share.
+    pub const CLOSED: Self = Self { slots: 4, first: 2, wanted: &[0], lends: true, crashes: true };
+
+    /// An operator who shrinks the share, and one who removes it.
+    pub const CHANGED_BY_TWO: Self = Self { slots: 3, first: 2, wanted: &[1, 0], lends: false, crashes: false };
+
+    /// Two operators who shrink the share, and one who gives it back what it had.
+    pub const CHANGED_BY_THREE: Self = Self { slots: 4, first: 2, wanted: &[1, 2, 1], lends: false, crashes: false };
+}
+
+/// Shares of slots, or those with an oversight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotRows {
+    pub(crate) rows: Rows,
+    pub(crate) oversight: Option<Oversight>,
+}
+
+/// The next write of an operator.
+#[derive(Clone, Copy)]
+enum Step {
+    Name(Option<Named>),
+    Shrink(Of, i8),
+    Remove,
+    /// So many slots more for each row.
+    Grow(i8, i8),
+}
+
+impl SlotRows {
+    fn is(&self, oversight: Oversight) -> bool {
+        self.oversight == Some(oversight)
+    }
+
+    /// As `SlotRows::next` of core; `None` if nothing can be done.
+    fn plan(&self, read: &Table, wanted: i8) -> Option<Step> {
+        let is_wanted = wanted > 0;
+        let while_changing = match read.named {
+            _ if is_wanted => {
+                let is_open = read.named.is_some_and(|named| !named.is_closed);
+                Some(Named { capacity: wanted, is_closed: !is_open })
+            }
+            Some(named) if !named.is_closed || read.share.is_some() => Some(Named { is_closed: true, ..named }),
+            _ => None,
+        };
+        if while_changing != read.named && while_changing.is_some_and(|named| named.is_closed) {
+            return Some(Step::Name(while_changing));
+        }
+        let common = self.rows.slots - wanted;
+        if read.common.capacity > common {
+            return Some(Step::Shrink(Of::Common, common));
+        }
+        if let Some(share) = read.share {
+            if !is_wanted && share.free >= share.capacity {
+                return Some(Step::Remove);
+            }
+            let most = if is_wanted { wanted } else { 1 };
+            if share.capacity > most {
+                return Some(Step::Shrink(Of::Share, most));
+            }
+        }
+        let counts = |row: Row| if self.is(Oversight::HeldNotCounted) { row.capacity } else { row.counts() };
+        let room = (self.rows.slots - counts(read.common) - read.share.map_or(0, counts)).max(0);
+        let own = (common - read.common.capacity).min(room);
+        let its = if is_wanted { (wanted - read.share.map_or(0, |row| row.capacity)).min(room - own) } else { 0 };
+        if own + its > 0 {
+            return Some(Step::Grow(own, its));
+        }
+        let lacks = common > read.common.capacity || is_wanted && read.share.is_none_or(|row| row.capacity < wanted);
+        if lacks || !is_wanted && read.share.is_some() {
+            return None;
+        }
+        let after = is_wanted.then_some(Named { capacity: wanted, is_closed: false });
+        (after != read.named).then_some(Step::Name(after))
+    }
+
+    /// The table after the write, if its conditions hold.
+    fn write(&self, read: &Table, now: &Table, step: Step) -> Option<Table> {
+        let mut after = *now;
+        let has_capacity = |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
+        match step {
+            Step::Name(named) => {
+                if now.named != read.named {
+                    return None;
+                }
+                if named.is_none() && now.share.is_some() && !self.is(Oversight::NameTakenFromARow) {
+                    return None;
+                }
+                after.named = named;
+            }
+            Step::Shrink(of, to) => {
+                let step = to - read.row(of)?.capacity;
+                let row = now.row(of)?;
+                if !has_capacity(of) && !self.is(Oversight::ShrankByAnOldCapacity) {
+                    return None;
+                }
+                after.set(of, Row { capacity: to, free: row.free + step });
+            }
+            Step::Remove => {
+                let row = now.share?;
+                let is_free = row.free >= row.capacity || self.is(Oversight::RemovedWhileHeld);
+                if !has_capacity(Of::Share) || !is_free {
+                    return None;
+                }
+                after.share = None;
+            }
+            Step::Grow(own, its) => {
+                if now.named != read.named && !self.is(Oversight::GrewUnderOtherNames) {
+                    return None;
+                }
+                for of in Of::BOTH {
+                    let (Some(was), Some(is)) = (read.row(of), now.row(of)) else { continue };
+                    let is_as_read = is.capacity == was.capacity || self.is(Oversight::GrewByAnOldCapacity);
+                    let is_above = is.free >= was.free.min(0) || self.is(Oversight::GrewBesideOneBelowZero);
+                    if !is_as_read || !is_above {
+                        return None;
+                    }
+                }
+                let grown = |was: Row, is: Row, more: i8| Row { capacity: was.capacity + more, free: is.free + more };
+                after.common = grown(read.common, now.common, own);
+                after.share = match (read.share, now.share) {
+                    (Some(was), Some(is)) => Some(grown(was, is, its)),
+                    (None, None) => (its > 0).then(|| Row::full(its)),
+                    // A row that is put asks for none; one that is changed asks for itself.
+                    _ => return None,
+                };
+            }
+        }
+        Some(after)
+    }
+
+    fn lends(row: Row, is_waited: bool) -> bool {
+        row.free > FLOOR && !is_waited
+    }
+
+    fn borrow(&self, state: &State) -> Option<State> {
+        let of = state.borrows?;
+        let mut next = State { borrows: None, ..*state };
+        let Some(row) = state.table.row(of) else { return Some(next) };
+        let (at, is_waited) = (of as usize, state.waited[of as usize]);
+        let least = if self.is(Oversight::BorrowedBelowTheFloor) { 1 } else { 1 + FLOOR };
+        let is_in_turn = !is_waited || self.is(Oversight::BorrowedBeforeThoseThatWait);
+        if row.free >= least && is_in_turn {
+            next.is_wronged |= !Self::lends(row, is_waited);
+            next.table.set(of, Row { free: row.free - 1, ..row });
+            next.holders[at].borrowed += 1;
+        }
+        Some(next)
+    }
+
+    /// A slot goes back, and one of those that the counter counts is gone.
+    fn give_back(state: &State, of: Of, to: Of, counter: fn(&mut Holders) -> &mut i8) -> Option<State> {
+        let mut next = *state;
+        let holders = counter(&mut next.holders[of as usize]);
+        if *holders == 0 {
+            return None;
+        }
+        *holders -= 1;
+        let row = state.table.row(to)?;
+        next.table.set(to, Row { free: row.free + 1, ..row });
+        (row.free < row.capacity).then_some(next)
+    }
+
+    fn operate(&self, state: &State, who: usize) -> Option<State> {
+        let read = state.readings[who]?;
+        let step = self.plan(&read, self.rows.wanted[who])?;
+        let table = self.write(&read, &state.table, step)?;
+        let mut next = State { table, ..*state };
+        next.readings[who] = None;
+        Some(next)
+    }
+}
+
+impl Model for SlotRows {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let Rows { slots, first, .. } = self.rows;
+        let has_share = first > 0;
+        let table = Table {
+            common: Row::full(slots - first),
+            share: has_share.then(|| Row::full(first)),
+            named: has_share.then_some(Named { capacity: first, is_closed: false }),
+        };
+        vec![State {
+            table,
+            holders: [Holders::default(); 2],
+            waited: [false; 2],
+            readings: [None; OPERATORS],
+            borrows: None,
+            is_wronged: false,
+        }]
+    }
+
+    fn actions(&self, _: &State, actions: &mut Vec<Action>) {
+        for of in Of::BOTH {
+            actions.extend([Action::Take(of), Action::GiveBack(of)]);
+            if self.rows.lends {
+                actions.extend([Action::Wait(of), Action::Leave(of), Action::Look(of), Action::GiveBackBorrowed(of)]);
+            }
+            if self.rows.crashes {
+                actions.extend([Action::Crash(of), Action::Sweep(of)]);
+            }
+        }
+        actions.push(Action::Borrow);
+        for who in 0..self.rows.wanted.len() {
+            actions.extend([Action::Read(who), Action::Write(who)]);
+        }
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        self.step(state, action).filter(|next| next != state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no more may be in use than the limit", |model: &Self, state: &State| {
+                let Table { common, share, .. } = state.table;
+                common.counts() + share.map_or(0, Row::counts) <= model.rows.slots
+            }),
+            Property::always("a slot is free, or a call holds it", |_: &Self, state: &State| {
+                Of::BOTH
+                    .into_iter()
+                    .all(|of| state.table.row(of).map_or(0, Row::held) == state.holders[of as usize].all())
+            }),
+            Property::always("each row is named", |_: &Self, state: &State| {
+                state.table.share.is_none() || state.table.named.is_some()
+            }),
+            Property::always("a borrower leaves what stays, and what others wait for", |_: &Self, state: &State| {
+                !state.is_wronged
+            }),
+        ]
+    }
+}
+
+impl Told for SlotRows {
+    fn step(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = *state;
+        match action {
+            Action::Take(of) => {
+                let row = state.table.row(of).filter(|row| row.free > 0)?;
+                next.table.set(of, Row { free: row.free - 1, ..row });
+                next.holders[of as usize].own += 1;
+            }
+            Action::Wait(of) => next.waited[of as usize] |= state.table.row(of).is_some_and(|row| row.free <= 0),
+            Action::Leave(of) => next.waited[of as usize] = false,
+            Action::Look(of) => {
+                let lends = |row: &Row| Self::lends(*row, state.waited[of as usize]);
+                next.borrows = state.table.row(of).filter(lends).map(|_| of);
+            }
+            Action::Borrow => return self.borrow(state),
+            Action::GiveBack(of) => return Self::give_back(state, of, of, |holders| &mut holders.own),
+            Action::GiveBackBorrowed(of) => {
+                let to = if self.is(Oversight::ReturnedToTheOther) { of.other() } else { of };
+                return Self::give_back(state, of, to, |holders| &mut holders.borrowed);
+            }
+            Action::Crash(of) => {
+                let holders = &mut next.holders[of as usize];
+                let lives = if holders.own > 0 { &mut holders.own } else { &mut holders.borrowed };
+                if *lives == 0 {
+                    return None;
+                }
+                *lives -= 1;
+                holders.crashed += 1;
+            }
+            Action::Sweep(of) => return Self::give_back(state, of, of, |holders| &mut holders.crashed),
+            Action::Read(who) => next.readings[who] = Some(state.table),
+            Action::Write(who) => return self.operate(state, who),
+        }
+        Some(next)
+    }
+
+    fn canonical(&self, state: State) -> State {
+        state
+    }
+
+    fn words(_: &State, action: Action) -> String {
+        action.words()
+    }
+
+    fn table(state: &State) -> String {
+        table(state)
+    }
+}

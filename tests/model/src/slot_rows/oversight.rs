@@ -1,0 +1,72 @@
+//! The oversights that shares of slots could have. Each leaves out a condition of a write, or a part of a sum.
+
+use super::model::Rows;
+
+/// One oversight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Oversight {
+    /// A borrower asks for a free slot, and not for what stays.
+    BorrowedBelowTheFloor,
+    /// A borrower does not ask whether anybody waits.
+    BorrowedBeforeThoseThatWait,
+    /// A borrowed slot goes back to the borrower's own row.
+    ReturnedToTheOther,
+    /// A row grows from a capacity that it has no more.
+    GrewByAnOldCapacity,
+    /// A row grows although the other has fallen below zero since.
+    GrewBesideOneBelowZero,
+    /// A row grows although the name has changed since.
+    GrewUnderOtherNames,
+    /// What is held of a row beyond its capacity is not counted.
+    HeldNotCounted,
+    /// A row shrinks by the capacity that was read, whatever it has.
+    ShrankByAnOldCapacity,
+    /// A row goes although a slot of it was taken since.
+    RemovedWhileHeld,
+    /// A name is taken away although its row was made since.
+    NameTakenFromARow,
+}
+
+impl Oversight {
+    /// All of them: each breaks a promise.
+    pub const ALL: [Self; 10] = [
+        Self::BorrowedBelowTheFloor,
+        Self::BorrowedBeforeThoseThatWait,
+        Self::ReturnedToTheOther,
+        Self::GrewByAnOldCapacity,
+        Self::GrewBesideOneBelowZero,
+        Self::GrewUnderOtherNames,
+        Self::HeldNotCounted,
+        Self::ShrankByAnOldCapacity,
+        Self::RemovedWhileHeld,
+        Self::NameTakenFromARow,
+    ];
+
+    /// The oversight in a few words.
+    #[must_use]
+    pub const fn oversight(self) -> &'static str {
+        match self {
+            Self::BorrowedBelowTheFloor => "a borrowing without T >= k + floor",
+            Self::BorrowedBeforeThoseThatWait => "a borrowing without waited_until",
+            Self::ReturnedToTheOther => "a return to the row of the borrower",
+            Self::GrewByAnOldCapacity => "growth without capacity = :read_capacity",
+            Self::GrewBesideOneBelowZero => "growth without tokens >= :least",
+            Self::GrewUnderOtherNames => "growth without shares = :read_shares",
+            Self::HeldNotCounted => "a sum of C, not of max(C, H)",
+            Self::ShrankByAnOldCapacity => "a shrink without capacity = :read_capacity",
+            Self::RemovedWhileHeld => "a removal without tokens >= :read_capacity",
+            Self::NameTakenFromARow => "a name that goes without attribute_not_exists(key) of its row",
+        }
+    }
+
+    /// A small state space in which it shows.
+    #[must_use]
+    pub const fn shows_in(self) -> Rows {
+        match self {
+            Self::BorrowedBelowTheFloor | Self::BorrowedBeforeThoseThatWait | Self::ReturnedToTheOther => Rows::LENT,
+            Self::GrewBesideOneBelowZero => Rows::CHANGED_BY_THREE,
+            _ => Rows::CHANGED_BY_TWO,
+        }
+    }
+}

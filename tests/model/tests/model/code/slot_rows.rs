@@ -1,0 +1,123 @@
+//! The conditions of shares of slots. The random runs of `crates/sluice-core/tests/inline/slot_rows` speak of these.
+
+use std::collections::BTreeMap;
+
+use sluice_core::{
+    Amount, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows, SlotStep, Split,
+};
+
+use super::{AS_READ, NEED, NOT_BLOCKED, NOW, bucket, condition};
+
+const NOT_WAITED_FOR: &str = "(attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)";
+const NAMES_AS_READ: &str = "#shares = :read_shares";
+
+/// Attributes of a row, or of an entry of a map.
+struct Fields(BTreeMap<&'static str, &'static str>);
+
+impl Row for Fields {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        let text = self.0.get(name)?;
+        Some(if name == "limit_type" { Field::Text(text) } else { Field::Number(text) })
+    }
+}
+
+/// A row that names shares.
+struct Named(Fields, Vec<(&'static str, Fields)>);
+
+impl Row for Named {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        if name == "shares" { Some(Field::Other) } else { self.0.field(name) }
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        assert_eq!(name, "shares");
+        self.1.iter().for_each(|(name, entry)| visit(name, Some(entry)));
+        true
+    }
+}
+
+/// The bucket's row with so many slots, all free, which names the share `search` of two slots, closed or open.
+fn names_search(capacity: &'static str, closed: &'static str) -> Bucket {
+    let row = [
+        ("capacity", capacity),
+        ("tokens", capacity),
+        ("refill_rate", "0"),
+        ("last_refill_at", "0"),
+        ("cost_per_call", "1"),
+        ("limit_type", "concurrent"),
+        ("version", "0"),
+    ];
+    let share = Fields(BTreeMap::from([("c", "2"), ("x", closed)]));
+    Bucket::read(bucket(2).dimension(), &Named(Fields(row.into()), vec![("search", share)])).unwrap()
+}
+
+/// The row of the share, with so many slots.
+fn search(capacity: i32) -> Bucket {
+    let row = bucket(2).dimension().of_share(&ShareName::new("search").unwrap()).unwrap();
+    Bucket::full(row, Limit::concurrent(Amount::from_tokens(capacity), Cost::ONE).unwrap(), NOW)
+}
+
+/// Five slots: two for the share, or none.
+fn wanted(has_share: bool) -> Split {
+    let (name, part) = (ShareName::new("search").unwrap(), "0.4".parse().unwrap());
+    let share = DeclaredShare { name, part, floor: None, background: false };
+    Split::new(*bucket(5).limit(), if has_share { std::slice::from_ref(&share) } else { &[] }).unwrap()
+}
+
+/// The conditions of the next step.
+fn next(common: Bucket, share: Option<Bucket>, to: &Split) -> Vec<String> {
+    let shares = SlotRows::names(&common, to).iter().map(|_| share.clone()).collect();
+    match (SlotRows { common, shares }).next(to, NOW) {
+        SlotStep::Write(writes) => writes.iter().map(condition).collect(),
+        SlotStep::Remove(_, write) => vec![condition(&write)],
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
+    let one = Amount::from_tokens(1);
+    let write = SlotPlanner::new(&bucket(3)).write(one, Some(one.plus(one)), NOW);
+    let free = format!("#limit_type = :concurrent AND #tokens >= :least AND {NOT_BLOCKED} AND {NOT_WAITED_FOR}");
+    assert_eq!(write.statement.condition, free);
+    let lease = sluice_core::InlineTake {
+        id: sluice_core::LeaseId::new("a".into()).unwrap(),
+        cost: Cost::ONE,
+        ends: NOW,
+        serves: sluice_core::Serves::default(),
+        leaves: Some(one),
+    };
+    let inline = sluice_core::InlinePlanner::new(&bucket(3)).plan(&[lease], &[], NOW).update.unwrap();
+    let asked = format!("{NEED} AND {NOT_BLOCKED} AND {NOT_WAITED_FOR} AND attribute_not_exists(#leases)");
+    assert_eq!(inline.statement.condition, asked);
+}
+
+#[test]
+fn names_ask_for_the_names_that_were_read_and_one_that_goes_for_no_row() {
+    let first = "#limit_type = :concurrent AND attribute_not_exists(#shares)";
+    assert_eq!(next(bucket(5), None, &wanted(true)), [first], "named, before there is a row");
+    let later = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
+    assert_eq!(next(names_search("3", "1"), Some(search(2)), &wanted(true)), [later.as_str()], "opened");
+    assert_eq!(next(names_search("5", "0"), Some(search(2)), &wanted(false)), [later.as_str()], "closed");
+    assert_eq!(next(names_search("5", "1"), None, &wanted(false)), [&later, "attribute_not_exists(#key)"]);
+}
+
+#[test]
+fn a_row_shrinks_from_the_capacity_that_was_read() {
+    assert_eq!(next(names_search("5", "1"), None, &wanted(true)), [AS_READ]);
+}
+
+#[test]
+fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_was_held() {
+    let own = format!("{AS_READ} AND #tokens >= :least AND {NAMES_AS_READ}");
+    let row = format!("{AS_READ} AND #tokens >= :least");
+    assert_eq!(next(names_search("3", "1"), None, &wanted(true)), [&own, "attribute_not_exists(#key)"], "made");
+    assert_eq!(next(names_search("3", "1"), Some(search(1)), &wanted(true)), [own, row.clone()]);
+    assert_eq!(next(bucket(3), None, &wanted(false)), [format!("{row} AND attribute_not_exists(#shares)")]);
+}
+
+#[test]
+fn a_row_goes_if_all_of_its_slots_are_free() {
+    let removed = next(names_search("3", "1"), Some(search(1)), &wanted(false));
+    assert_eq!(removed, [format!("{AS_READ} AND #tokens >= :read_capacity")]);
+}
