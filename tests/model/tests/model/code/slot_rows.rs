@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use sluice_core::{
-    Amount, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows, SlotStep, Split,
+    Amount, Borrowing, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows, SlotStep,
+    Split,
 };
 
 use super::{AS_READ, NEED, NOT_BLOCKED, NOW, bucket, condition};
@@ -85,7 +86,7 @@ fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
         cost: Cost::ONE,
         ends: NOW,
         serves: sluice_core::Serves::default(),
-        leaves: Some(one),
+        borrows: Some(Borrowing { by: None, leaves: one }),
     };
     let inline = sluice_core::InlinePlanner::new(&bucket(3)).plan(&[lease], &[], NOW).update.unwrap();
     let asked = format!("{NEED} AND {NOT_BLOCKED} AND {NOT_WAITED_FOR} AND attribute_not_exists(#leases)");
