@@ -87,21 +87,23 @@ fn eras(log: &BucketLog, name: &Arc<str>, errors: Errors) -> Vec<Era> {
         let to = splits.get(at + 1).map_or(i64::MAX, |next| next.from.saturating_sub(slack));
         if from < to {
             let era = Era { from, to, rate: rate.into(), waits: Vec::new(), grants: Vec::new(), largest: 0 };
-            eras.push(era.filled(log, (name, split), slack));
+            eras.push(era.filled(log, (name, split), errors));
         }
     }
     eras
 }
 
 impl Era {
-    fn filled(mut self, log: &BucketLog, (name, split): (&Arc<str>, &SplitEntry), slack: i64) -> Self {
+    fn filled(mut self, log: &BucketLog, (name, split): (&Arc<str>, &SplitEntry), errors: Errors) -> Self {
+        let slack = errors.both();
         let is_mine = |share: Option<&Arc<str>>| line_of(split, share) == &**name;
         let mut waits = Vec::new();
         for grant in log.grants.iter().filter(|grant| is_mine(grant.share.as_ref())) {
             self.grants.push((grant.start_at, grant.cost.into()));
             self.largest = self.largest.max(grant.cost.into());
-            // A caller that does not wait is not always there.
-            if grant.booked {
+            // A caller that does not wait is not always there. A start that was booked before the shares changed is where
+            // another line had it.
+            if grant.booked && grant.granted_at >= self.from.saturating_add(errors.request) {
                 waits.push((grant.asked_at, grant.start_at));
             }
         }

@@ -33,21 +33,51 @@ pub(crate) fn split(limit: &Limit) -> Result<SplitEntry, (&'static str, i64)> {
     Ok(SplitEntry { from: limit.from_micros, by: limit.by_micros.unwrap_or(limit.from_micros), lines })
 }
 
+/// Judges each time between two changes of the shares by itself: a change moves tokens, and starts that are booked, from
+/// one line to another. What was asked for before a change and answered after it is judged with the whole bucket alone.
 pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
     if log.grants.iter().any(|grant| grant.paid_from.is_none()) {
         return Vec::new();
     }
     let mut violations = Vec::new();
-    for name in log.line_names() {
-        let line = log.line(&name);
-        let timeline = Timeline::new(&line.limits, &line.grants, errors);
-        let (_, exceeded) = busiest::check(&line.grants, &timeline, errors);
-        let exceeds =
-            |window| Violation::LineExceeded { dimension: dimension.to_owned(), share: name.to_string(), window };
-        violations.extend(exceeded.into_iter().map(exceeds));
-        violations.extend(order::check(&format!("{dimension}, line of {name}"), &line, errors));
+    for (split, since, until) in times_between_changes(&log.splits, errors) {
+        let is_within = |grant: &&Entry| since <= grant.asked_at && grant.granted_at <= until;
+        let log = BucketLog {
+            limits: log.limits.clone(),
+            splits: vec![split],
+            grants: log.grants.iter().filter(is_within).cloned().collect(),
+            left: log.left.clone(),
+            returns: log.returns.clone(),
+            ..BucketLog::default()
+        };
+        for name in log.line_names() {
+            let line = log.line(&name);
+            let timeline = Timeline::new(&line.limits, &line.grants, errors);
+            let (_, exceeded) = busiest::check(&line.grants, &timeline, errors);
+            let exceeds =
+                |window| Violation::LineExceeded { dimension: dimension.to_owned(), share: name.to_string(), window };
+            violations.extend(exceeded.into_iter().map(exceeds));
+            violations.extend(order::check(&format!("{dimension}, line of {name}"), &line, errors));
+        }
     }
     violations
+}
+
+/// The lines of each time between two changes, from when on they are in force for sure, and until when.
+fn times_between_changes(splits: &[SplitEntry], errors: Errors) -> Vec<(SplitEntry, i64, i64)> {
+    let mut splits = splits.to_vec();
+    splits.sort_by_key(|split| (split.from, split.by));
+    splits.dedup_by(|later, earlier| later.lines == earlier.lines);
+    let mut times: Vec<(SplitEntry, i64, i64)> = Vec::with_capacity(splits.len());
+    for split in splits {
+        let mut since = i64::MIN;
+        if let Some((before, _, until)) = times.last_mut() {
+            *until = split.from.saturating_sub(errors.both());
+            since = split.by.max(before.by).saturating_add(errors.both());
+        }
+        times.push((split, since, i64::MAX));
+    }
+    times
 }
 
 /// The same of slots: no line has more in use than it has.

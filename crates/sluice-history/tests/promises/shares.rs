@@ -119,6 +119,31 @@ fn a_line_that_grants_more_than_it_has_is_named_though_the_bucket_does_not() {
     story.holds();
 }
 
+/// A share that goes leaves the common line what it had: starts that are booked there are then no debt any more.
+#[test]
+fn starts_that_were_booked_before_the_shares_changed_are_judged_with_the_bucket_alone() {
+    let book = |story: Story, id: String, (asked_ms, start_ms): (i64, i64)| {
+        story.granted(&id, "v#rpm", asked_ms, |granted| {
+            (granted.start_at_micros, granted.booked) = (start_ms * MS, true);
+            (granted.share, granted.paid_from) = (None, Some("common".into()));
+        })
+    };
+    // Five at once, five a second, and two seconds booked ahead.
+    let booked = || {
+        let begun = Story::default().shared("v#rpm", 10, &[("batch", 5)], 0).paused(0, 60_000);
+        let full = (0..5).fold(begun, |s, n| s.paid(&format!("a{n}"), ("common", "common"), 1_000, 1_000));
+        (0..10).fold(full, |s, n| book(s, format!("b{n}"), (1_000, 1_200 + n * 200)))
+    };
+    let again = |story: Story| (0..4).fold(story, |s, n| book(s, format!("c{n}"), (1_500, 3_010 + n)));
+    let is_of_line = |violation: &Violation| matches!(violation, Violation::LineExceeded { .. });
+    again(booked().shared("v#rpm", 10, &[("search", 5)], 1_300)).holds();
+    assert!(again(booked()).check().violations.iter().any(is_of_line), "nothing changed");
+    let more = (0..9).fold(booked().shared("v#rpm", 10, &[("search", 5)], 1_300), |s, n| {
+        book(s, format!("d{n}"), (1_500, 3_010 + n))
+    });
+    assert!(more.check().violations.iter().any(is_of_line), "of what was booked since, the line has no more");
+}
+
 #[test]
 fn starts_are_in_order_on_each_line_and_not_across_lines() {
     let booked = |story: Story, id: &str, line: &str, ms: i64, start_ms: i64| {

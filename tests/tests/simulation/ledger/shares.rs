@@ -188,7 +188,9 @@ impl Ledger {
         }
         for (name, line) in &after {
             let latest = self.shared.anchors.entry(name_of_line(key, name)).or_insert(line.row.anchor);
-            *latest = line.row.anchor.max(*latest);
+            // A stranger may move an anchor back, and with it what follows.
+            let is_moved_back = writer == Writer::Stranger && changed.contains(&name);
+            *latest = if is_moved_back { line.row.anchor } else { line.row.anchor.max(*latest) };
         }
         Ok(None)
     }
