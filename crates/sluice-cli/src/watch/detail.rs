@@ -69,7 +69,10 @@ fn limits(bucket: &BucketView) -> String {
     let BucketView { capacity, refill_rate, cost_per_call, kind, .. } = bucket;
     let cost = amount(*cost_per_call);
     if bucket.is_concurrent() {
-        return format!("{} at once, {cost} a call", amount(*capacity));
+        let whole: f64 = bucket.shares.iter().map(|share| share.capacity).sum();
+        let of_them = format!("{} at once, {} of them in no share", amount(whole), amount(*capacity));
+        let at_once = if bucket.shares.is_empty() { format!("{} at once", amount(*capacity)) } else { of_them };
+        return format!("{at_once}, {cost} a call");
     }
     let (capacity, refilled) = (amount(*capacity), rate(*refill_rate));
     if *kind == "tokens" && cost == "1" {
@@ -80,7 +83,11 @@ fn limits(bucket: &BucketView) -> String {
 }
 
 fn standing(bucket: &BucketView) -> Line<'static> {
-    let what = if bucket.is_concurrent() { " slots free" } else { "" };
+    let what = match (bucket.is_concurrent(), bucket.shares.is_empty()) {
+        (true, true) => " slots free",
+        (true, false) => " slots free that no share has",
+        (false, _) => "",
+    };
     let level = format!(" {} of {}{what}", amount(bucket.level), amount(bucket.capacity));
     let share = bucket.level / bucket.capacity * 100.0;
     let mut spans = vec![

@@ -301,6 +301,8 @@ fn an_opened_bucket_of_slots_shows_what_its_shares_lend_and_borrow() {
     let survey = survey(NOW_SECS, &rows, leases, &[]);
     view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     let shown = frame(&Screen { page: Page::Bucket(SLOTS.into()), ..screen() }, &view, 80, 24);
+    assert!(shown.contains("8 at once, 3 of them in no share, 1 a call"), "{shown}");
+    assert!(shown.contains("1 of 3 slots free that no share has"), "{shown}");
     assert!(shown.contains("search: 2 of 5 free, borrowed 1"), "{shown}");
     assert!(shown.contains("common: 1 of 3 free, lent 1"), "{shown}");
     assert!(shown.contains("borrower, borrowed by search"), "{shown}");
