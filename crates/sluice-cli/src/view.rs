@@ -14,7 +14,9 @@ pub(crate) mod sample;
 mod tests;
 mod used;
 
-pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, ShareView, has_ended, is_overdue};
+pub(crate) use bucket::{
+    BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, ShareOfSlots, ShareView, has_ended, is_overdue,
+};
 #[cfg(test)]
 pub(crate) use history::PointUse;
 pub(crate) use history::{Point, Series, Total};

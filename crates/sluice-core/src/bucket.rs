@@ -46,6 +46,8 @@ pub struct Bucket {
     tokens: Amount,
     anchor: Exact<Timestamp>,
     version: i64,
+    /// The protocol that the row requires, as it says.
+    protocol: Option<i64>,
     blocked_until: Option<Timestamp>,
     admitted: Option<Amount>,
     admitted_inline: Option<Amount>,
@@ -119,6 +121,7 @@ impl Bucket {
             tokens: limit.capacity(),
             anchor: Exact::new(now),
             version: 0,
+            protocol: None,
             blocked_until: None,
             admitted: None,
             admitted_inline: None,
@@ -180,6 +183,11 @@ impl Bucket {
     #[must_use]
     pub const fn anchor(&self) -> Timestamp {
         self.anchor.get()
+    }
+
+    /// The least protocol of a client that may use the row, if the row says so.
+    pub(crate) const fn protocol(&self) -> Option<i64> {
+        self.protocol
     }
 
     /// Number of writes so far.

@@ -33,7 +33,7 @@ pub(crate) fn split(limit: &Limit) -> Result<SplitEntry, (&'static str, i64)> {
     Ok(SplitEntry { from: limit.from_micros, by: limit.by_micros.unwrap_or(limit.from_micros), lines })
 }
 
-/// Judges each time between two changes of the shares by itself: a change moves tokens, and starts that are booked, from
+/// Judges each time between two changes of the shares, or of the limit, by itself: a change moves tokens, and starts that are booked, from
 /// one line to another. What was asked for before a change and answered after it is judged with the whole bucket alone.
 pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
     if log.grants.iter().any(|grant| grant.paid_from.is_none()) {
@@ -69,11 +69,14 @@ fn times_between_changes(splits: &[SplitEntry], errors: Errors) -> Vec<(SplitEnt
     splits.sort_by_key(|split| (split.from, split.by));
     splits.dedup_by(|later, earlier| later.lines == earlier.lines);
     let mut times: Vec<(SplitEntry, i64, i64)> = Vec::with_capacity(splits.len());
+    // Changes may have been under way at the same time.
+    let mut by = i64::MIN;
     for split in splits {
+        by = by.max(split.by);
         let mut since = i64::MIN;
-        if let Some((before, _, until)) = times.last_mut() {
+        if let Some((_, _, until)) = times.last_mut() {
             *until = split.from.saturating_sub(errors.both());
-            since = split.by.max(before.by).saturating_add(errors.both());
+            since = by.saturating_add(errors.both());
         }
         times.push((split, since, i64::MAX));
     }

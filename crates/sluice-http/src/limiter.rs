@@ -124,7 +124,7 @@ impl Limiter {
     }
 
     /// The share that pays for the calls, in place of the client's own (`SLUICE_SHARE`); `common` is the part that no share
-    /// has. A bucket that does not have this share is asked as if none was named. A malformed name is an error of each call.
+    /// has. Of a bucket that does not have this share, the part that no share has pays. A malformed name is an error of each call that a bucket limits.
     #[must_use]
     pub fn share(mut self, share: impl Into<String>) -> Self {
         let of_share = self.settings.buckets.of_share(share.into());

@@ -370,11 +370,23 @@ impl Ops {
     }
 
     /// Keeps clients and sweeps out of `dimension` that do not speak this protocol or a later one; true if the row
-    /// did not say so before. Never lowers what the row requires. Takes one request (4.2 s).
+    /// did not say so before. Never lowers what the row requires. Takes two requests (4.2 s each), and one for each share
+    /// of a concurrency bucket, whose row requires the same from then on.
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, or a table that does not answer.
     pub async fn require_protocol(&self, dimension: &Dimension, protocol: i64) -> Result<bool, BucketError> {
+        // The shares first: who may not read the bucket's row does not learn of their rows. A row that is not there yet is
+        // made with what the bucket's row requires.
+        let shares = match self.bucket(dimension).await {
+            Ok(bucket) => bucket.map(|bucket| bucket.slot_shares().to_vec()).unwrap_or_default(),
+            // It requires a later protocol than this version knows, as its shares do since.
+            Err(BucketError::Corrupt { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        for share in shares {
+            self.store.update(&Bucket::require_protocol(&share.row, protocol), Resend::Always).await?;
+        }
         match self.store.update(&Bucket::require_protocol(dimension, protocol), Resend::Always).await? {
             Written::Applied(_) => Ok(true),
             Written::ConditionFailed(Some(_)) => Ok(false),

@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// As [`limit`](Self::limit), of another share than the client's own; `common` is the part that no share has. Of a bucket
-    /// that does not have this share, the part for callers that name none.
+    /// that does not have this share, the part that no share has.
     ///
     /// # Errors
     /// As of [`limit`](Self::limit), and for a malformed share.

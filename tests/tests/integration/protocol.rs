@@ -1,12 +1,14 @@
 //! A bucket that requires a later protocol: this version leaves it alone, and says so.
 
-use sluice_core::schema::PROTOCOL_VERSION;
+use sluice_core::schema::{PROTOCOL, PROTOCOL_VERSION};
+use sluice_core::{Amount, Cost, DeclaredShare, Limit, Split};
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Client, Outcome};
+use sluice_sdk::{Client, Outcome, Request};
 
 use crate::world::{World, dimension, number, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
+const SEARCH: &str = "elevenlabs#concurrent@search";
 const RPM: &str = "openai#rpm";
 
 async fn require_later(world: &World, name: &str) {
@@ -72,6 +74,27 @@ async fn no_sweep_and_no_healing_gives_back_slots_of_a_later_protocol() {
         assert!(report.unreadable[&dimension(SLOTS)].to_string().contains("protocol"));
     }
     assert_eq!((world.row(SLOTS).await, world.leases().await), (before, 2));
+}
+
+/// Each share of slots has a row of its own, which sweeps read by itself.
+#[tokio::test(start_paused = true)]
+async fn the_rows_of_shares_require_what_their_bucket_does() {
+    let world = World::with_slots(SLOTS, 10).await;
+    let client = world.client();
+    // Before there are shares, and again of those that are there.
+    assert!(client.ops().require_protocol(&dimension(SLOTS), PROTOCOL_VERSION).await.unwrap());
+    let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    let search =
+        DeclaredShare { name: "search".parse().unwrap(), part: "0.5".parse().unwrap(), floor: None, background: false };
+    client.ops().apply_split(&dimension(SLOTS), &Split::new(limit, &[search]).unwrap()).await.unwrap();
+    assert_eq!(world.row(SEARCH).await.unwrap()[PROTOCOL], number(&PROTOCOL_VERSION.to_string()));
+    std::mem::forget(take(&client, Request::from(SLOTS).share("search")).await);
+    require_later(&world, SLOTS).await;
+    let before = world.row(SEARCH).await;
+    world.pass_lease();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!((report.restored, report.unreadable_buckets), (0, 2));
+    assert_eq!(world.row(SEARCH).await, before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,10 +37,11 @@ class _AsyncBegun(AsyncBegunStream, httpx.AsyncByteStream): ...
 class Transport(SyncCalls, httpx.BaseTransport):
     """Limits the calls of an `httpx.Client`, each attempt of a client that retries.
 
-    `vendor` limits calls to any host by the buckets of this vendor; without it, calls to the hosts of known vendors are
-    limited, and others pass. `buckets` names buckets instead, `share` the share that pays. A call waits at most for `patience`; beyond it the client
-    gets a reply with status 429. `ask_usage` asks streams of chat completions to state their usage. `inner` makes the
-    calls, by default `httpx.HTTPTransport()`: name one for proxies, certificates and pools of your own."""
+    `vendor` limits calls to any host by the buckets of this vendor; without it, calls to the hosts of known vendors
+    are limited, and others pass. `buckets` names buckets instead, `share` the share that pays. A call waits at most
+    for `patience`; beyond it the client gets a reply with status 429. `ask_usage` asks streams of chat completions to
+    state their usage. `inner` makes the calls, by default `httpx.HTTPTransport()`: name one for proxies, certificates
+    and pools of your own."""
 
     http: Any = httpx
     open_stream = _Open

@@ -162,10 +162,10 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
     }
     // Who borrowed is in the leases, which are not read here.
     let lines = SlotLine::all(bucket, |of| rows.get(of), std::iter::empty());
-    let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.free));
+    let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.free.unwrap_or_default()));
     let level = |line: &SlotLine| ShareLevel {
         share: line.name().to_owned(),
-        level: Decimal::of(line.free),
+        level: Decimal::of(line.free.unwrap_or_default()),
         capacity: Decimal::of(line.capacity),
         refill_rate: Decimal::of(bucket.limit().refill_rate()),
         lends_above: Decimal::of(line.lends_above),

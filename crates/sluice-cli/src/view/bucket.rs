@@ -95,6 +95,8 @@ pub(crate) struct ShareOfSlots {
     pub(crate) borrowed: f64,
     /// Whether its row is being made or emptied: nobody takes slots of it.
     pub(crate) is_closed: bool,
+    /// Whether it has a row that can be read.
+    pub(crate) has_row: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -246,12 +248,12 @@ impl ShareView {
             name: line.name().to_owned(),
             capacity: tokens(line.guaranteed),
             refill_rate: 0.0,
-            level: tokens(line.free),
+            level: tokens(line.free.unwrap_or_default()),
             lends_above: tokens(line.lends_above),
             is_background: line.is_background,
             used_per_sec: None,
             lent_per_sec: None,
-            slots: Some(ShareOfSlots { held, lent, borrowed, is_closed: line.is_closed }),
+            slots: Some(ShareOfSlots { held, lent, borrowed, is_closed: line.is_closed, has_row: line.free.is_some() }),
         }
     }
 

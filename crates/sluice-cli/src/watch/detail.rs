@@ -9,7 +9,7 @@ use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::lines::lines;
 use super::list::{remarks, used};
 use super::words::{self, amount, count, cut, id, rate, relative, span};
-use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, ShareView, View};
+use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, ShareOfSlots, ShareView, View};
 
 /// The time span of the chart: as much as is known, within these bounds.
 const CHART_SECS: std::ops::RangeInclusive<f64> = 60.0..=300.0;
@@ -168,7 +168,11 @@ fn share_text(share: &ShareView) -> String {
         let part =
             |what: &str, slots: f64| if slots > 0.0 { format!(", {what} {}", amount(slots)) } else { String::new() };
         let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
-        let closed = if slots.is_closed { ", closed" } else { "" };
+        let closed = match slots {
+            ShareOfSlots { is_closed: true, .. } => ", closed",
+            ShareOfSlots { has_row: false, .. } => "; its row is missing or cannot be read",
+            _ => "",
+        };
         return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{closed}", share.name);
     }
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
@@ -217,10 +221,10 @@ fn part(bucket: &BucketView, scrolled: usize) -> String {
 fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
     let unknown = if holder.is_inline { "(inline)" } else { "?" };
     let name = holder.caller.as_deref().unwrap_or(unknown);
-    let caller = match &holder.borrowed_by {
-        Some(share) => cut(&format!("{name}, borrowed by {share}"), who),
-        None => cut(name, who),
-    };
+    let borrowed = holder.borrowed_by.as_ref().map_or_else(String::new, |share| format!(", borrowed by {share}"));
+    // The name is cut first.
+    let room = who.saturating_sub(borrowed.chars().count()).max(who / 3);
+    let caller = cut(&format!("{}{borrowed}", cut(name, room)), who);
     let held = holder.since.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
     let (cost, until) = (amount(holder.cost), relative(holder.until, now));
     let row = format!(" {caller:<who$} {cost:>6} {held:>9} {until:>11}  {:<8}", id(&holder.id));

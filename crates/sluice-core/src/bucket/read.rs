@@ -32,7 +32,7 @@ impl Bucket {
     /// # Errors
     /// [`RowError`] names the attribute that is missing, has another type, or makes no sense.
     pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
-        read_protocol(row)?;
+        let protocol = read_protocol(row)?;
         let capacity = schema::amount(row, CAPACITY)?;
         let rate = schema::rate(row, REFILL_RATE)?;
         let limit = read_limit(row, capacity.get(), rate.get())?;
@@ -61,6 +61,7 @@ impl Bucket {
             tokens: tokens.get(),
             anchor,
             version: schema::count(row, VERSION)?,
+            protocol,
             blocked_until: blocked.map(|at| at.get()),
             admitted: admitted.map(|amount| amount.get()),
             admitted_inline: admitted_inline.map(|amount| amount.get()),
@@ -94,10 +95,11 @@ impl Bucket {
 }
 
 /// Other attributes may not mean what this version takes them for: nothing else is read of a later row.
-fn read_protocol(row: &impl Row) -> Result<(), RowError> {
-    let needs = schema::optional(row, PROTOCOL, || schema::count(row, PROTOCOL))?.unwrap_or(1);
+fn read_protocol(row: &impl Row) -> Result<Option<i64>, RowError> {
+    let stated = schema::optional(row, PROTOCOL, || schema::count(row, PROTOCOL))?;
+    let needs = stated.unwrap_or(1);
     let fault = AttributeFault::TooNew { needs, knows: PROTOCOL_VERSION };
-    if needs > PROTOCOL_VERSION { Err(RowError { attribute: PROTOCOL, fault }) } else { Ok(()) }
+    if needs > PROTOCOL_VERSION { Err(RowError { attribute: PROTOCOL, fault }) } else { Ok(stated) }
 }
 
 fn read_vendor_limit(row: &impl Row) -> Result<VendorLimit, RowError> {

@@ -8,17 +8,18 @@ use crate::dimension::Dimension;
 use crate::lease::Lease;
 use crate::share::{COMMON, ShareName};
 
-/// A line of a concurrency bucket with shares: by its row, and by the leases on the rows of all lines.
+/// A line of a concurrency bucket with shares: by its row, and by the leases on the rows of all lines. Clients from before
+/// leases named the borrower leave it out: what they borrow counts as the lender's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotLine {
     /// Its share; `None` is the common line.
     pub share: Option<ShareName>,
-    /// The slots that it was promised.
+    /// The slots that it is promised: none of a closed share. Of the common line, those of its row.
     pub guaranteed: Amount,
     /// The slots that its row has: fewer or more than it was promised while the shares change.
     pub capacity: Amount,
-    /// Free slots; below zero while the row has fewer than are held.
-    pub free: Amount,
+    /// Free slots; below zero while the row has fewer than are held. `None` if there is no row, or none that can be read.
+    pub free: Option<Amount>,
     /// What borrowers leave.
     pub lends_above: Amount,
     /// Whether it is for background work.
@@ -56,9 +57,9 @@ impl SlotLine {
             let row = row(&share.row);
             Self {
                 share: Some(share.name.clone()),
-                guaranteed: share.capacity,
+                guaranteed: if share.is_closed { Amount::ZERO } else { share.capacity },
                 capacity: row.map_or(Amount::ZERO, |row| row.limit().capacity()),
-                free: row.map_or(Amount::ZERO, Bucket::tokens),
+                free: row.map(Bucket::tokens),
                 lends_above: bucket.slots_kept(Some(share), false),
                 is_background: share.is_background,
                 is_closed: share.is_closed,
@@ -70,7 +71,7 @@ impl SlotLine {
             share: None,
             guaranteed: bucket.limit().capacity(),
             capacity: bucket.limit().capacity(),
-            free: bucket.tokens(),
+            free: Some(bucket.tokens()),
             lends_above: bucket.slots_kept(None, false),
             is_background: false,
             is_closed: false,
@@ -89,6 +90,6 @@ impl SlotLine {
     /// The slots of its row that are held, by whomever.
     #[must_use]
     pub fn held(&self) -> Amount {
-        self.capacity.minus(self.free).max(Amount::ZERO)
+        self.free.map_or(Amount::ZERO, |free| self.capacity.minus(free).max(Amount::ZERO))
     }
 }

@@ -31,7 +31,7 @@ use crate::limit::LimitType;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
 use crate::schema::{
     BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED,
-    LINE_FLOOR, SHARES, TOKENS, VERSION,
+    LINE_FLOOR, PROTOCOL, SHARES, TOKENS, VERSION,
 };
 use crate::share::ShareName;
 use crate::statement::{Delete, Operand, Statement, Update, Write};
@@ -323,6 +323,10 @@ fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Opt
                 continue;
             };
             let mut put = Bucket::full(line.row.clone(), limit, now).create();
+            // The rows of a bucket keep out the same versions.
+            if let Some(protocol) = lines.first().and_then(|own| own.now?.protocol()) {
+                put.item.push((PROTOCOL, Operand::number(protocol)));
+            }
             if let Some(until) = cools_until {
                 put.item.push((BLOCKED_UNTIL, Operand::number(until)));
             }

@@ -121,7 +121,9 @@ fn publish_line(line: &Bucket, at: Timestamp) {
 /// Reports one line of a concurrency bucket with shares, under the name of the bucket.
 fn publish_slot_line(bucket: &Bucket, line: &SlotLine) {
     let labels = || [label(bucket.dimension()), SharedString::from_owned(line.name().to_owned())];
-    names::SHARE_LEVEL.gauge(labels()).set(number(line.free));
+    if let Some(free) = line.free {
+        names::SHARE_LEVEL.gauge(labels()).set(number(free));
+    }
     names::SHARE_CAPACITY.gauge(labels()).set(number(line.guaranteed));
     names::SHARE_SLOTS_LENT.gauge(labels()).set(number(line.lent));
     names::SHARE_SLOTS_BORROWED.gauge(labels()).set(number(line.borrowed));

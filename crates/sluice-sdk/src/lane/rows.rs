@@ -40,6 +40,11 @@ pub(crate) struct RowAsk {
 }
 
 impl RowAsk {
+    /// Whether it takes slots of another share.
+    fn borrows(&self) -> bool {
+        self.borrows.iter().any(Option::is_some)
+    }
+
     /// The cost of each dimension, and what stays free there if the caller borrows.
     fn amounts(&self) -> impl Iterator<Item = (Cost, Option<Amount>)> {
         let leaves = self.borrows.iter().map(|borrows| borrows.as_ref().map(|borrowing| borrowing.leaves));
@@ -53,8 +58,9 @@ impl RowAsk {
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
-        let borrows = self.borrows.iter().any(Option::is_some);
-        !borrows && unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
+        !self.borrows()
+            && unclaimed.parts().len() == self.costs.len()
+            && unclaimed.parts().iter().zip(&self.costs).all(fits)
     }
 }
 

@@ -132,6 +132,44 @@ async fn a_lease_says_which_share_borrowed() {
     }
 }
 
+/// The lease would name a borrower that does not hold it.
+#[tokio::test(start_paused = true)]
+async fn what_a_caller_borrowed_and_left_is_not_passed_to_the_lenders_own_callers() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let client = world.client();
+        let mut held = Vec::new();
+        for _ in 0..5 {
+            held.push(take(&client, of("search")).await);
+        }
+        let gate = world.dynamo.faults().hold_next(kind.write());
+        let borrower = tokio::spawn(Box::pin({
+            let client = client.clone();
+            async move { client.acquire(of("search")).await.unwrap().granted().is_some() }
+        }));
+        gate.reached().await;
+        let own = tokio::spawn(Box::pin({
+            let client = client.clone();
+            async move { client.acquire(CONCURRENT).await.unwrap().granted().unwrap() }
+        }));
+        settle().await;
+        borrower.abort();
+        settle().await;
+        gate.open();
+        held.push(own.await.unwrap());
+        settle().await;
+        let rows = client.ops().leases().await.unwrap();
+        let leases = rows.iter().map(|row| row.lease.as_ref().unwrap());
+        let names: Vec<_> = leases.map(|lease| (lease.dimension().as_str(), lease.borrowed_by())).collect();
+        assert_eq!(
+            names.iter().filter(|(of, _)| *of == CONCURRENT).collect::<Vec<_>>(),
+            [&(CONCURRENT, None)],
+            "{kind:?}"
+        );
+        give_back(held).await;
+    }
+}
+
 /// Its lease stands in the lender's row, or names it.
 #[tokio::test(start_paused = true)]
 async fn what_a_crashed_borrower_held_goes_back_to_its_lender() {

@@ -293,12 +293,13 @@ impl InlineBatch<'_> {
     }
 
     fn grant(&mut self, mut waiter: InlineWaiter, ends: Timestamp, at: Timestamp, took: Duration) {
-        let InlineAsk::Take { id, cost, unconfirmed, .. } = &mut waiter.ask else { return };
+        let InlineAsk::Take { id, cost, borrows, unconfirmed, .. } = &mut waiter.ask else { return };
         // From here on the grant holds the lease.
         unconfirmed.take().into_iter().for_each(UnconfirmedLease::forget);
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
-        let lane = OriginLane::Inline(Arc::clone(&self.entry.inline));
-        let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
+        // What was borrowed goes back if its caller left: the lease names the borrower.
+        let lane = borrows.is_none().then(|| OriginLane::Inline(Arc::clone(&self.entry.inline)));
+        let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, lane);
         match waiter.is_left() {
             true => self.unclaimed_grants.push(unclaimed),
             false => waiter.answer(InlineOutcome::Taken(Ok(Taken::Granted(unclaimed)))),

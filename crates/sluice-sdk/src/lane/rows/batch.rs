@@ -310,8 +310,9 @@ impl RowBatch<'_> {
         for applied in applied {
             let Some(mut waiter) = waiters[applied.caller.waiter].take() else { continue };
             let parts: Parts = self.parts(sent, &applied, &waiter.ask).collect();
-            let lane = OriginLane::Rows(Arc::clone(self.lane));
-            let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
+            // What was borrowed goes back if its caller left: the lease names the borrower.
+            let lane = (!waiter.ask.borrows()).then(|| OriginLane::Rows(Arc::clone(self.lane)));
+            let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, lane);
             if !applied.lives_at(now) {
                 // For example, the process was frozen, or learned of the lease only after the lease had
                 // ended. The grant goes back, and its caller asks again.
