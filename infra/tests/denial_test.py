@@ -463,9 +463,13 @@ class Denial(unittest.TestCase):
         for role in ("chat", "reader", "nobody"):
             self.denied(role, "buckets", "apply", file)
         self.works("operator", "buckets", "apply", file)
-        for words in (("leases",), ("buckets", "list")):
+        for words in (("leases",), ("buckets", "list"), ("watch", "--once")):
             self.works("reader", *words)
             self.denied("chat", *words)
+        # It has no problem of rights: it may write nothing, and is meant so.
+        _, said = self.sandbox.sluice("reader", "doctor", "--vendor", "openai")
+        self.assertIn("may read, and write nothing", said)
+        self.assertNotIn("this role may not dynamodb:UpdateItem", said)
         self.denied("reader", "acquire", "openai#rpm")
         self.denied("operator", "acquire", "openai#concurrent")
 

@@ -35,16 +35,20 @@ impl Tried<'_> {
 pub(super) async fn examine(probe: Probe<'_>, vendor: Option<&str>) -> Vec<Finding> {
     let tried = Tried { vendor };
     let of_callers = [&CALLER[..], &ON_ROWS.map(|(action, _)| action)].concat();
-    let (callers, failures_of_callers) = lacks_and_failures(probe, tried, &of_callers).await;
+    let (mut callers, failures_of_callers) = lacks_and_failures(probe, tried, &of_callers).await;
     let (heals, failures_of_heals) = lacks_and_failures(probe, tried, &HEALING).await;
     let table = probe.table();
     let mut findings = Vec::new();
+    if only_reads(&callers, tried) {
+        findings.push(Finding::note(Check::Rights, table, ONLY_READS, TO_WRITE));
+        callers.clear();
+    }
     for (action, on) in &callers {
         let what = format!("this role may not {action} on {on}");
         findings.push(Finding::problem(Check::Rights, table, what, todo(action, on)));
     }
     let mut may_call = false;
-    if callers.is_empty() && failures_of_callers.is_empty() {
+    if callers.is_empty() && failures_of_callers.is_empty() && findings.is_empty() {
         // The writes of an acquire and of a release.
         let bucket = tried.bucket();
         let (taken, given) = (format!("{LEASE_PREFIX}{bucket}#taken"), format!("{LEASE_PREFIX}{bucket}#given"));
@@ -64,6 +68,16 @@ pub(super) async fn examine(probe: Probe<'_>, vendor: Option<&str>) -> Vec<Findi
         findings.push(Finding::fine(Check::Rights, table, "this role may give back what crashed callers held"));
     }
     findings.into_iter().chain(failures_of_callers).chain(failures_of_heals).collect()
+}
+
+const ONLY_READS: &str = "this role may read, and write nothing: it can acquire nothing";
+const TO_WRITE: &str = "attach the policy sluice-caller-{env} if this is the role of a caller (docs/operations.md, Rights); nothing, if it is the role of \
+     a person who only reads";
+
+/// Whether the role lacks all writes of a caller, and no read: such a policy is meant so.
+fn only_reads(lacks: &[(&str, String)], tried: Tried<'_>) -> bool {
+    let writes = |action: &str| ["dynamodb:UpdateItem", "dynamodb:PutItem", "dynamodb:DeleteItem"].contains(&action);
+    lacks.len() == 3 && lacks.iter().all(|(action, on)| writes(action) && *on == all_of(tried, action))
 }
 
 /// IAM has no separate right for transactions, but the policy of a VPC endpoint or of an organisation may

@@ -77,6 +77,18 @@ async fn each_right_of_a_caller_that_is_taken_away_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_role_that_only_reads_is_told_and_has_no_problem() {
+    let dynamo = healthy().await;
+    let reads = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Scan"];
+    let rights = LOOKING.iter().chain(&reads).fold(Rights::none(), |rights, action| rights.allow(*action));
+    dynamo.faults().allow_only(rights);
+    let found = findings(&dynamo).await;
+    assert_finding(&found, Check::Rights, Weight::Note, &["may read, and write nothing"]);
+    let mut of_rights = found.iter().filter(|one| one.check == Check::Rights);
+    assert!(of_rights.all(|one| !one.is_problem() && !one.what.contains("may give back")), "{found:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_cannot_heal_is_told_and_has_no_problem() {
     let found = found_without("dynamodb:Scan", None).await;
     assert_finding(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "the reconciler's next sweep"]);
