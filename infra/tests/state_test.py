@@ -147,8 +147,17 @@ class Commands(unittest.TestCase):
     def buckets(self):
         return json.loads((self.folder / "account.json").read_text())["buckets"]
 
-    def task(self, *words, says=None, answers="", fails=False, clone=ROOT, **shell):
+    def task(self, *words, **told):
         """Runs a task; what terraform was asked, without init."""
+        self.typed("task", *words, **told)
+        return [
+            call[1:]
+            for call in self.log
+            if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")
+        ]
+
+    def typed(self, *command, says=None, answers="", fails=False, clone=ROOT, **shell):
+        """Runs a command, and returns what it said."""
         (self.folder / "log").write_text("")
         environment = {
             name: value
@@ -162,7 +171,7 @@ class Commands(unittest.TestCase):
         }
         environment |= shell
         done = subprocess.run(
-            ["task", *words],
+            command,
             cwd=clone,
             env=environment,
             input=answers,
@@ -175,11 +184,7 @@ class Commands(unittest.TestCase):
         self.assertIn(says or "", said)
         asked = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         self.log = [call for call in asked if call != ["aws", "--version"]]
-        return [
-            call[1:]
-            for call in self.log
-            if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")
-        ]
+        return said
 
     def inits(self):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
@@ -458,11 +463,19 @@ class Commands(unittest.TestCase):
         self.task(*told, file, clone=clone, says="acme-ontopix-vendor-buckets-prod eu-central-1 prod")
         self.task(*told, file, "REGION=eu-west-1", clone=clone, says="acme-ontopix-vendor-buckets-prod eu-west-1 prod")
 
-    def test_without_cargo_limits_are_applied_by_the_installed_command(self):
+    def without_cargo(self):
+        """A folder for PATH in which there is no toolchain."""
         programs = self.folder / "installed"
         programs.mkdir()
-        for name in ("task", "bash", "env", "sh", "sed", "tail", "dirname"):
+        system = "awk bash cat cut dirname env grep head mktemp paste python3 rm sed sh sleep sort tail task tr uniq wc"
+        for name in system.split():
             (programs / name).symlink_to(shutil.which(name))
+        for name in ("aws", "terraform"):
+            shutil.copy(self.folder / "bin" / name, programs)
+        return programs
+
+    def test_without_cargo_limits_are_applied_by_the_installed_command(self):
+        programs = self.without_cargo()
         missing = "neither cargo nor sluice is on PATH"
         self.task("buckets:apply", "ENV=prod", fails=True, says=missing, PATH=str(programs))
         self.program("sluice", programs)
@@ -491,6 +504,23 @@ class Commands(unittest.TestCase):
         self.in_region("eu-west-1", REGION="eu-west-1", **told)
         # AWS_REGION is where a process runs: many shells have one.
         self.in_region("eu-central-1", clone=clone, AWS_REGION="us-west-2")
+
+    def test_the_steps_of_a_lost_region_lead_nowhere_else(self):
+        """As the runbook has them, with a file that still names the lost Region."""
+        manual = (ROOT / "docs/operations.md").read_text()
+        steps = manual[manual.index("**A Region is lost.**") : manual.index("**Never add a replica**")]
+        (script,) = re.findall(r"```sh\n(.*?)```", steps, re.S)
+        self.account(buckets={BUCKET.replace("eu-central-1", "eu-west-1"): self.SETTLED})
+        programs = self.without_cargo()
+        self.program("sluice", programs)
+        clone = self.clone_with(region='"eu-central-1"', package_s3='{ bucket = "artifacts", key = "reconciler.zip" }')
+        shutil.copytree(ROOT / "buckets", clone / "buckets")
+        said = self.typed("bash", "-euc", script, clone=clone, PATH=str(programs))
+        for command in ("buckets apply buckets/prod.toml", "reconcile --once", "doctor"):
+            self.assertIn(f"{TABLE} eu-west-1 prod {command}", said)
+        self.assertIn("alarms in eu-west-1: none is on", said)
+        self.assertIn("-var=region=eu-west-1", next(call for call in self.log if "apply" in call))
+        self.assertNotIn("eu-central-1", json.dumps([call for call in self.log if "list-subscriptions-by-topic" not in call]))
 
     def test_a_region_that_shell_and_file_name_differently_is_refused(self):
         clone = self.clone_with(region='"eu-west-1"')
