@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Plants faults in copies of the rules and the dashboard: `check.py` must name each."""
+"""Plants faults in copies of the rules and the dashboard: `check.py` must name each. And the command of metrics.md
+gives each rule the URL of a runbook.
+"""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +54,16 @@ def main() -> None:
             assert checked.returncode != 0, f"{old!r} -> {new!r} was not seen"
             assert says in checked.stdout + checked.stderr, f"{old!r} -> {new!r}: {checked.stdout}{checked.stderr}"
     print(f"{len(PLANTED)} planted faults were found")
+    every_rule_takes_the_url()
+
+
+def every_rule_takes_the_url() -> None:
+    (command,) = re.findall(r"```sh\n(runbook=.*?)```", (ROOT / "docs/metrics.md").read_text(), re.S)
+    command = command.replace("> sluice.rules.yml", "")
+    made = subprocess.run(["bash", "-euc", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    written = (ROOT / RULES).read_text()
+    assert made.count("runbook_url: https://") == written.count("runbook_url:") > 0, "a rule kept its path"
+    assert "docs/operations.md#" not in made, "a rule kept its path"
 
 
 if __name__ == "__main__":

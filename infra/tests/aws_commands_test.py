@@ -43,6 +43,10 @@ NOT_TYPED = {
     "export SLUICE_TABLE_NAME=": "the same",
     "table=ontopix": "the same",
     "sluice doctor": "typed in most days, as it is",
+    "export REGION=": "a lost Region: infra/tests/state_test.py types it, with stand-ins for AWS and Terraform",
+    "task infra:": "the same",
+    "task buckets:apply": "the same",
+    "sluice reconcile --once": "the same",
     "sluice buckets refill openai#rpm --to 100": "the day of a poisoned reply fills the bucket to its capacity",
 }
 
@@ -115,12 +119,12 @@ class Commands(unittest.TestCase):
         missed, reasons = [], set()
         for section in re.finditer(r"\n#+ `?([^`\n]+)`?\n(.*?)(?=\n#+ |\Z)", manual, re.S):
             for block in re.findall(r"```sh\n(.*?)```", section[2], re.S):
-                for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+                for line in map(str.strip, re.sub(r"\\\n\s*", " ", block).splitlines()):
                     if any(section[1] == of and word in line for of, word in typed):
                         continue
                     reason = [start for start in NOT_TYPED if line.startswith(start)]
                     reasons |= set(reason)
-                    missed += [] if reason or not line.strip() else [f"{section[1]}: {line}"]
+                    missed += [] if reason or not line else [f"{section[1]}: {line}"]
         self.assertEqual(missed, [], "no game day types this")
         self.assertEqual(reasons, set(NOT_TYPED), "these are typed now, or gone")
 

@@ -147,13 +147,22 @@ class Commands(unittest.TestCase):
     def buckets(self):
         return json.loads((self.folder / "account.json").read_text())["buckets"]
 
-    def task(self, *words, says=None, answers="", fails=False, clone=ROOT, **shell):
+    def task(self, *words, **told):
         """Runs a task; what terraform was asked, without init."""
+        self.typed("task", *words, **told)
+        return [
+            call[1:]
+            for call in self.log
+            if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")
+        ]
+
+    def typed(self, *command, says=None, answers="", fails=False, clone=ROOT, **shell):
+        """Runs a command, and returns what it said."""
         (self.folder / "log").write_text("")
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_"))
+            if not name.startswith(("AWS_", "TF_", "STATE_", "CREATE_", "SLUICE_"))
         }
         environment |= {
             "STAND_INS": str(self.folder),
@@ -162,7 +171,7 @@ class Commands(unittest.TestCase):
         }
         environment |= shell
         done = subprocess.run(
-            ["task", *words],
+            command,
             cwd=clone,
             env=environment,
             input=answers,
@@ -175,11 +184,7 @@ class Commands(unittest.TestCase):
         self.assertIn(says or "", said)
         asked = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         self.log = [call for call in asked if call != ["aws", "--version"]]
-        return [
-            call[1:]
-            for call in self.log
-            if call[0] == "terraform" and call[2] in ("plan", "apply", "destroy")
-        ]
+        return said
 
     def inits(self):
         return [call[1:] for call in self.log if call[0] == "terraform" and call[2] == "init"]
@@ -266,6 +271,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(
             self.task("infra:apply", "ENV=pre", fails=True, says="AWS does not know who you are"), []
         )
+        self.assertFalse([call for call in self.log if call[:2] == ["cargo", "lambda"]], "a build is for nobody")
 
     def test_each_environment_and_region_has_its_own_key_and_folder(self):
         settled = {"owner": "111122223333", "put-bucket-versioning": []}
@@ -441,16 +447,109 @@ class Commands(unittest.TestCase):
         self.account(**healthy)
         self.task("infra:verify", "ENV=prod", clone=clone, fails=True, says="acme-sluice-reconciler-prod cannot be started")
 
+    def program(self, name, folder=None):
+        """A stand-in for `sluice` that says which table it was told."""
+        file = (folder or self.folder / "bin") / name
+        file.write_text('#!/bin/sh\necho "$SLUICE_TABLE_NAME $SLUICE_AWS_REGION $SLUICE_ENV $*"\n')
+        file.chmod(0o755)
+
     def test_limits_go_to_the_table_of_the_installation(self):
         """With its prefix and in its Region, whatever the shell has."""
-        (self.folder / "bin" / "limits").write_text('#!/bin/sh\necho "$SLUICE_TABLE_NAME $SLUICE_AWS_REGION $SLUICE_ENV $*"\n')
-        (self.folder / "bin" / "limits").chmod(0o755)
+        self.program("limits")
         told = ("buckets:apply", "ENV=prod", "SLUICE=limits")
         clone = self.clone_with(name_prefix='"acme-"')
         self.task(*told, SLUICE_TABLE_NAME="another", says="ontopix-vendor-buckets-prod eu-central-1 prod buckets apply")
         file = f"FILE={ROOT}/buckets/prod.toml"
         self.task(*told, file, clone=clone, says="acme-ontopix-vendor-buckets-prod eu-central-1 prod")
         self.task(*told, file, "REGION=eu-west-1", clone=clone, says="acme-ontopix-vendor-buckets-prod eu-west-1 prod")
+
+    def without_cargo(self):
+        """A folder for PATH in which there is no toolchain."""
+        programs = self.folder / "installed"
+        programs.mkdir()
+        system = "awk bash cat cut dirname env grep head mktemp paste python3 rm sed sh sleep sort tail task tr uniq wc"
+        for name in system.split():
+            (programs / name).symlink_to(shutil.which(name))
+        for name in ("aws", "terraform"):
+            shutil.copy(self.folder / "bin" / name, programs)
+        return programs
+
+    def test_without_cargo_limits_are_applied_by_the_installed_command(self):
+        programs = self.without_cargo()
+        missing = "neither cargo nor sluice is on PATH"
+        self.task("buckets:apply", "ENV=prod", fails=True, says=missing, PATH=str(programs))
+        self.program("sluice", programs)
+        said = f"{TABLE} eu-central-1 prod buckets apply buckets/prod.toml"
+        self.task("buckets:apply", "ENV=prod", says=said, PATH=str(programs))
+
+    def in_region(self, region, *words, **told):
+        """Each task goes to this Region."""
+        limits = ("buckets:apply", "ENV=prod", f"FILE={ROOT}/buckets/prod.toml", "SLUICE=limits")
+        self.task(*limits, *words, says=f"{TABLE} {region} prod", **told)
+        for command in (["infra:plan"], ["infra:apply"], ["infra:destroy", f"CONFIRM={TABLE}", "--yes"]):
+            (asked,) = self.task(*command, "ENV=prod", *words, **told)
+            self.assertIn(f"-var=region={region}", asked)
+        self.task("infra:verify", "ENV=prod", *words, says=f"alarms in {region}: none is on", **told)
+        self.task("infra:rollback", "ENV=prod", *words, says=f"sluice-reconciler-prod in {region} has", **told)
+
+    def test_one_rule_says_the_region_of_every_task(self):
+        """Given, else the shell's, which `sluice` obeys too, else Terraform's, else eu-central-1."""
+        everywhere = [BUCKET.replace("eu-central-1", one) for one in ("eu-central-1", "eu-west-1", "us-west-2")]
+        self.account(buckets={name: self.SETTLED for name in everywhere}, protected=False)
+        self.program("limits")
+        clone = self.clone_with(package_s3='{ bucket = "artifacts", key = "reconciler.zip" }')
+        told = {"clone": clone, "SLUICE_AWS_REGION": "us-west-2"}
+        self.in_region("us-west-2", **told)
+        self.in_region("eu-west-1", "REGION=eu-west-1", **told)
+        self.in_region("eu-west-1", REGION="eu-west-1", **told)
+        # AWS_REGION is where a process runs: many shells have one.
+        self.in_region("eu-central-1", clone=clone, AWS_REGION="us-west-2")
+
+    def test_the_steps_of_a_lost_region_lead_nowhere_else(self):
+        """As the runbook has them, with a file that still names the lost Region."""
+        manual = (ROOT / "docs/operations.md").read_text()
+        steps = manual[manual.index("**A Region is lost.**") : manual.index("**Never add a replica**")]
+        (script,) = re.findall(r"```sh\n(.*?)```", steps, re.S)
+        self.account(buckets={BUCKET.replace("eu-central-1", "eu-west-1"): self.SETTLED})
+        programs = self.without_cargo()
+        self.program("sluice", programs)
+        clone = self.clone_with(region='"eu-central-1"', package_s3='{ bucket = "artifacts", key = "reconciler.zip" }')
+        shutil.copytree(ROOT / "buckets", clone / "buckets")
+        said = self.typed("bash", "-euc", script, clone=clone, PATH=str(programs))
+        for command in ("buckets apply buckets/prod.toml", "reconcile --once", "doctor"):
+            self.assertIn(f"{TABLE} eu-west-1 prod {command}", said)
+        self.assertIn("alarms in eu-west-1: none is on", said)
+        self.assertIn("-var=region=eu-west-1", next(call for call in self.log if "apply" in call))
+        self.assertNotIn("eu-central-1", json.dumps([call for call in self.log if "list-subscriptions-by-topic" not in call]))
+
+    def test_a_region_that_shell_and_file_name_differently_is_refused(self):
+        clone = self.clone_with(region='"eu-west-1"')
+        says = 'SLUICE_AWS_REGION is us-west-2, and Terraform\'s variables for prod say region = "eu-west-1"'
+        self.program("limits")
+        limits = ("buckets:apply", f"FILE={ROOT}/buckets/prod.toml", "SLUICE=limits")
+        commands = ("infra:plan",), ("infra:apply",), ("infra:destroy", f"CONFIRM={TABLE}"), ("infra:verify",), ("infra:rollback",)
+        for command in (*commands, limits):
+            self.task(*command, "ENV=prod", clone=clone, fails=True, says=says, SLUICE_AWS_REGION="us-west-2")
+            self.assertEqual([call for call in self.log if call[0] in ("aws", "terraform")], [], command)
+
+    def test_a_region_is_read_from_any_variable_of_terraform(self):
+        def region(*words, **shell):
+            environment = {"PATH": os.environ["PATH"], **shell}
+            command = [clone / "infra/state", "region", "prod", *words]
+            return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+        clone = self.clone_with()
+        file, text = clone / "infra/envs/prod.tfvars", (ROOT / "infra/envs/prod.tfvars").read_text()
+        self.assertEqual(region(), "eu-central-1")
+        self.assertEqual(region(TF_VAR_region="eu-west-3"), "eu-west-3")
+        for line in ('region="eu-west-1"', 'region = "eu-west-1" # ours', '  region\t=\t"eu-west-1"', 'region  ="eu-west-1"'):
+            file.write_text(f"{text}{line}\n")
+            self.assertEqual(region(TF_VAR_region="eu-west-3"), "eu-west-1", line)
+        self.assertEqual(region(SLUICE_AWS_REGION="eu-west-1"), "eu-west-1")
+        self.assertEqual(region("us-east-1", SLUICE_AWS_REGION="us-west-2"), "us-east-1")
+        for line in ('# region = "eu-west-1"', 'aws_region = "eu-west-1"', 'regions = ["eu-west-1"]'):
+            file.write_text(f"{text}{line}\n")
+            self.assertEqual(region(), "eu-central-1", line)
 
     def test_without_a_version_the_versions_are_listed_and_nothing_changes(self):
         self.task(

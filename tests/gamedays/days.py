@@ -559,7 +559,8 @@ def restored_backup(lab: Lab) -> Seen:
         )
         said = this.shell(script)
         expect(BUCKET in said and "openai#tpm" in said, "the copy's limits are not listed", said)
-        # Callers have to work on the copy: the four steps.
+        # Callers have to work on the copy. Of the runbook's five steps: the first without deletion protection, the
+        # second for 20 s, the fifth. In place of the third and fourth, function and callers are told the copy's name.
         this.table = Table(this.db, f"{TABLE}-then")
         this.shell(
             'aws dynamodb update-time-to-live --table-name "$table" --time-to-live-specification '

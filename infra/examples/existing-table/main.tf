@@ -1,6 +1,7 @@
 # A table that is there already, as from another team's Terraform: this makes the reconciler, policies, alarms
 # and dashboard beside it. The table's partition key must be the string vendor_dimension, and its TTL must be
-# on purge_at (`sluice doctor` checks both).
+# on purge_at (`sluice doctor` checks both). For prod, set critical_topic_arns and runbook_url, too: without them its
+# plan is refused.
 
 provider "aws" {
   region = var.region
