@@ -96,7 +96,7 @@ fn check_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
         cost,
         ends: now,
         serves: Serves { numbers: 3, passes_over: true },
-        leaves: None,
+        borrows: None,
     };
     let all = || bucket.inline().into_iter().flat_map(InlineLeases::iter);
     let release = |id: &LeaseId| InlineRelease { id: id.clone(), cost };
