@@ -132,9 +132,9 @@ def test_calls_are_paid_by_a_share(http: Any, vendor: Vendor, client: sluice.Cli
     module, ours = http
     slots = declare(sluice.Limit.concurrent(3), "concurrent")
     client.ops.apply_limit(slots, sluice.Limit.concurrent(3), shares={"search": 0.67})
-    with module.Client(transport=ours.Transport("acme", client=client, buckets=[slots], share="search")) as limited:
-        with limited.stream("POST", vendor.url, json=asked(stream=True)):
-            assert (level(client, slots), level(client, f"{slots}@search")) == (1, 1)
+    transport = ours.Transport("acme", client=client, buckets=[slots], share="search")
+    with module.Client(transport=transport) as limited, limited.stream("POST", vendor.url, json=asked(stream=True)):
+        assert (level(client, slots), level(client, f"{slots}@search")) == (1, 1)
     with pytest.raises(ValueError, match='malformed share "no good"'):
         ours.Transport("acme", client=client, share="no good")
 

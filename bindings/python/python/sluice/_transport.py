@@ -36,6 +36,7 @@ class Calls:
     def __init__(
         self,
         vendor: str | None,
+        *,
         client: BaseClient | None,
         buckets: Sequence[str] | None,
         share: str | None,
