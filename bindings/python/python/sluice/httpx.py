@@ -58,9 +58,7 @@ class Transport(SyncCalls, httpx.BaseTransport):
         ask_usage: bool = False,
         inner: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(
-            vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage
-        )
+        super().__init__(vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage)
         self.inner = inner or httpx.HTTPTransport()
 
 
@@ -82,7 +80,5 @@ class AsyncTransport(AsyncCalls, httpx.AsyncBaseTransport):
         ask_usage: bool = False,
         inner: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(
-            vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage
-        )
+        super().__init__(vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage)
         self.inner = inner or httpx.AsyncHTTPTransport()

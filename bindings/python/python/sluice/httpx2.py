@@ -58,9 +58,7 @@ class Transport(SyncCalls, httpx2.BaseTransport):
         ask_usage: bool = False,
         inner: httpx2.BaseTransport | None = None,
     ) -> None:
-        super().__init__(
-            vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage
-        )
+        super().__init__(vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage)
         self.inner = inner or httpx2.HTTPTransport()
 
 
@@ -82,7 +80,5 @@ class AsyncTransport(AsyncCalls, httpx2.AsyncBaseTransport):
         ask_usage: bool = False,
         inner: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(
-            vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage
-        )
+        super().__init__(vendor, client=client, buckets=buckets, share=share, patience=patience, ask_usage=ask_usage)
         self.inner = inner or httpx2.AsyncHTTPTransport()
