@@ -392,15 +392,22 @@ async fn a_noisy_product_takes_nothing_that_another_asks_for() {
         let world = shared(kind).await.distant();
         let search = world.client_with(|settings| settings.share(name("search")));
         let (noisy, other) = (world.client(), world.client());
-        let ends = Instant::now() + Duration::from_secs(20);
+        let ends = Instant::now() + Duration::from_secs(60);
         let hold = Duration::from_millis(200);
         // Slots times seconds.
         let caller = |client: Client| async move {
             let mut held = Duration::ZERO;
             while Instant::now() < ends {
                 let slot = client.slot(CONCURRENT).max_wait(Duration::from_secs(60));
-                slot.run(async |_| Ok::<_, LimitError>(sleep(hold).await)).await.unwrap();
-                held += hold;
+                // What is held after the end does not count.
+                held += slot
+                    .run(async |_| {
+                        let counts = ends.saturating_duration_since(Instant::now()).min(hold);
+                        sleep(hold).await;
+                        Ok::<_, LimitError>(counts)
+                    })
+                    .await
+                    .unwrap();
             }
             held.as_secs_f64()
         };
@@ -411,14 +418,13 @@ async fn a_noisy_product_takes_nothing_that_another_asks_for() {
                 for one in all {
                     sum += one.await.unwrap();
                 }
-                sum / 20.0
+                sum / 60.0
             }
         };
         let (of_noisy, of_other, of_search) = (crowd(&noisy, 20), crowd(&other, 20), crowd(&search, 6));
         let (noisy, other, search) = tokio::join!(of_noisy, of_other, of_search);
-        // Means of many runs are 4.9 and 3.9; of one of 20 s, the first was 4.79 at least.
-        assert!(search > 4.6, "{kind:?}: {search} of its 5");
-        assert!(noisy + other > 3.4, "{kind:?}: {} of their 3 and what is lent", noisy + other);
+        assert!(search > 4.75, "{kind:?}: {search} of its 5");
+        assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
     }
 }
 
