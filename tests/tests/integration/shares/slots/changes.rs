@@ -1,0 +1,157 @@
+//! Shares of slots that are declared, changed and removed while calls hold slots.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn shares_that_are_declared_while_slots_are_held_get_them_as_they_come_back() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        let mut held = take_all(&client, &CONCURRENT.into()).await;
+        assert_eq!(held.len(), 10);
+        let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
+        let changing = apply(&world, &to);
+        let calls = async {
+            // As long as calls of before hold all slots, nobody else has any.
+            sleep(Duration::from_secs(2)).await;
+            assert!(client.acquire(of("search")).await.unwrap().granted().is_none(), "eleven at once");
+            give_back(held.drain(..4).collect()).await;
+            sleep(Duration::from_secs(2)).await;
+            give_back(held.drain(..4).collect()).await;
+        };
+        let (applied, ()) = tokio::join!(changing, calls);
+        assert!(matches!(applied.unwrap(), Applied::Changed { .. }));
+        assert_eq!(free(&world).await, ["1", "2", "5"], "{kind:?}");
+        give_back(held).await;
+        assert_eq!(free(&world).await, ["3", "2", "5"]);
+        assert_eq!(apply(&world, &to).await.unwrap(), Applied::Unchanged);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
+    let world = Kind::Rows.with_slots(CONCURRENT, 10).await;
+    let client = world.client();
+    let mut held = take_all(&client, &CONCURRENT.into()).await;
+    let to = split(&[share("search", "0.5")]);
+    let began = Instant::now();
+    let error = apply(&world, &to).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(61));
+    assert!(matches!(&error, LimitsError::SlotsHeld { held, .. } if *held == Amount::from_tokens(5)), "{error}");
+    assert!(error.to_string().contains("5 slots are still held") && error.to_string().contains("apply the file again"));
+    give_back(held.drain(..5).collect()).await;
+    assert!(matches!(apply(&world, &to).await.unwrap(), Applied::Changed { .. }));
+    assert_eq!([world.free(CONCURRENT).await, world.free(SEARCH).await], ["0", "5"]);
+    give_back(held).await;
+}
+
+/// Its callers keep coming, from a process that has met the share.
+#[tokio::test(start_paused = true)]
+async fn a_share_is_removed_while_it_is_used_and_its_callers_find_the_common_line() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let search = world.client_with(|settings| settings.share(name("search")));
+        let ends = Instant::now() + Duration::from_secs(40);
+        let caller = || async {
+            let mut calls = 0;
+            while Instant::now() < ends {
+                let slot = search.slot(CONCURRENT).max_wait(Duration::from_secs(10));
+                slot.run(async |_| Ok::<_, LimitError>(sleep(Duration::from_millis(100)).await)).await.unwrap();
+                calls += 1;
+            }
+            calls
+        };
+        let removing = async {
+            sleep(Duration::from_secs(3)).await;
+            let began = Instant::now();
+            let applied = apply(&world, &split(&[share("batch", "0.2")])).await.unwrap();
+            (applied, began.elapsed())
+        };
+        let ((applied, took), first, second) =
+            tokio::join!(removing, async { tokio::join!(caller(), caller(), caller(), caller()) }, caller());
+        assert!(matches!(applied, Applied::Changed { .. }) && took < Duration::from_secs(20), "{kind:?}: {took:?}");
+        assert!(first.0 > 50 && first.1 > 50 && first.2 > 50 && first.3 > 50 && second > 50, "{first:?} {second}");
+        assert!(world.row(SEARCH).await.is_none());
+        assert_eq!([world.free(CONCURRENT).await, world.free(BATCH).await], ["8", "2"]);
+        let without = apply(&world, &slots(10).into()).await.unwrap();
+        assert!(matches!(without, Applied::Changed { .. }));
+        assert_eq!(world.free(CONCURRENT).await, "10");
+        assert!(world.row(BATCH).await.is_none() && world.bucket(CONCURRENT).await.slot_shares().is_empty());
+        // One more call of the share, whose row is gone.
+        timeout(Duration::from_secs(5), take(&search, CONCURRENT)).await.unwrap().release().await.unwrap();
+    }
+}
+
+/// The vendor's pause is for all calls, also while shares change.
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_while_a_share_has_no_row_yet_is_for_all_rows_and_for_the_new_one() {
+    let world = shared(Kind::Rows).await;
+    let client = world.client();
+    let mut held = take_all(&client, &of("search")).await;
+    held.extend([take(&client, CONCURRENT).await, take(&client, of("batch")).await]);
+    assert_eq!(held.len(), 10);
+    let to = split(&[share("alpha", "0.2"), share("search", "0.4"), share("batch", "0.2")]);
+    let (applied, ()) = tokio::join!(apply(&world, &to), async {
+        sleep(Duration::from_secs(2)).await;
+        assert!(world.row("elevenlabs#concurrent@alpha").await.is_none());
+        client.cool_down(CONCURRENT, Duration::from_secs(60)).await.unwrap();
+        let other = world.client();
+        for request in [Request::from(CONCURRENT), of("search"), of("batch")] {
+            assert_eq!(refusal(&other, request).await.reason(), RetryReason::CoolingDown);
+        }
+        give_back(held).await;
+    });
+    applied.unwrap();
+    assert_eq!(refusal(&world.client(), of("alpha")).await.reason(), RetryReason::CoolingDown);
+    client.end_cool_down(CONCURRENT).await.unwrap();
+    take(&world.client(), of("alpha")).await.release().await.unwrap();
+}
+
+/// Each would have given slots twice.
+#[tokio::test(start_paused = true)]
+async fn nobody_changes_the_slots_of_a_share_but_through_its_bucket() {
+    let world = shared(Kind::Rows).await;
+    let ops = world.client().ops();
+    let error = ops.apply_limit(&dimension(SEARCH), &slots(9)).await.unwrap_err();
+    assert!(matches!(error, LimitsError::RowOfShare(_)) && error.to_string().contains("[bucket.shares]"), "{error}");
+    // A bucket that had this name before.
+    world.slots("elevenlabs#concurrent@other", 50).await;
+    let error = apply(&world, &split(&[share("other", "0.5")])).await.unwrap_err();
+    assert!(matches!(error, LimitsError::NameTaken { .. }), "{error}");
+    assert_eq!(free(&world).await, ["3", "2", "5"], "nothing was changed");
+    // Without a word of shares, they stay, in proportion.
+    ops.apply_limit(&dimension(CONCURRENT), &slots(20)).await.unwrap();
+    assert_eq!(free(&world).await, ["6", "4", "10"]);
+    ops.remove_bucket(&dimension(CONCURRENT)).await.unwrap();
+    assert!(world.row(SEARCH).await.is_none() && world.row(BATCH).await.is_none());
+}
+
+/// It waits in the row that goes, and would stay there until its time is over.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_in_a_share_that_goes_goes_on_in_the_common_line() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let search = world.client_with(|settings| settings.share(name("search")).lease_ttl(Duration::from_secs(600)));
+        let others = world.client_with(|settings| settings.lease_ttl(Duration::from_secs(600)));
+        let mut of_others = vec![take(&others, CONCURRENT).await, take(&others, CONCURRENT).await];
+        let of_batch = [take(&others, of("batch")).await, take(&others, of("batch")).await];
+        let own = take_all(&search, &CONCURRENT.into()).await;
+        assert_eq!((own.len(), free(&world).await), (5, ["1", "0", "0"].map(String::from)), "one is kept for others");
+        let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(300));
+        let waiting = waits.run(async |_| Ok::<_, LimitError>(Instant::now()));
+        let removing = async {
+            sleep(Duration::from_secs(3)).await;
+            let began = Instant::now();
+            // The calls of search hold its slots, so this does not come to its end.
+            let error = apply(&world, &split(&[share("batch", "0.2")])).await.unwrap_err();
+            assert!(matches!(error, LimitsError::SlotsHeld { .. }), "{error}");
+            began
+        };
+        let (ran, began) = tokio::join!(waiting, removing);
+        let after = ran.unwrap() - began;
+        assert!(after < Duration::from_secs(15), "{kind:?}: {after:?}");
+        of_others.extend(of_batch);
+        give_back(of_others).await;
+        give_back(own).await;
+    }
+}
