@@ -15,13 +15,18 @@ import uuid
 from decimal import Decimal
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 TABLE = f"ontopix-vendor-buckets-{os.environ['SLUICE_ENV']}"
 LEASE_TTL = 5
 MAX_RETRIES = 5
 
-dynamo = boto3.client("dynamodb", region_name="eu-central-1", endpoint_url=os.environ.get("SLUICE_ENDPOINT_URL"))
+# Boto's own four tries are too few where one request in seven meets a fault.
+dynamo = boto3.client(
+    "dynamodb", region_name="eu-central-1", endpoint_url=os.environ.get("SLUICE_ENDPOINT_URL"),
+    config=Config(retries={"max_attempts": 10, "mode": "standard"}),
+)
 
 
 def number(value: object) -> dict[str, str]:
