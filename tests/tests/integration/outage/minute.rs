@@ -16,10 +16,10 @@ use crate::world::{World, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
 /// Calls a second that the vendor allows, and at once.
-const ALLOWED: i32 = 100;
+const ALLOWED: i32 = 40;
 /// Together they ask for half more than that.
 const PROCESSES: u32 = 10;
-const EVERY: Duration = Duration::from_micros(66_667);
+const EVERY: Duration = Duration::from_micros(166_667);
 /// Each process has noted its use twice by then: the first knows of the last.
 const BEFORE: Duration = Duration::from_secs(130);
 const OUTAGE: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
         assert!(is_back <= Duration::from_secs(1), "{is_back:?}");
         assert!(requests(back) <= 2 * steady, "{} requests in the first second", requests(back));
         match policy {
-            OnUnavailable::Allow => assert!(during.refused_by_vendor > 1_000, "nobody counts: {during:?}"),
+            OnUnavailable::Allow => assert!(during.refused_by_vendor > 400, "nobody counts: {during:?}"),
             OnUnavailable::Share(_) | OnUnavailable::EqualShare => {
                 assert_eq!(during.refused_by_vendor, 0, "the shares are the limit: {during:?}");
                 // What processes that found DynamoDB again took before the last of them had charged its part.
@@ -146,7 +146,7 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
                 let most = u64::try_from(ALLOWED).unwrap() * OUTAGE.as_secs();
                 assert!(during.granted * 100 >= most * 90, "and are used: {during:?}");
             }
-            _ => assert!(during.granted <= 300, "what was under way: {during:?}"),
+            _ => assert!(during.granted <= 120, "what was under way: {during:?}"),
         }
     }
 }
@@ -156,7 +156,7 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
 async fn a_share_is_one_share_while_every_request_fails_at_once() {
     let minute = minute("share:0.1".parse().unwrap(), Fault::LoseRequest).await;
     let [_, during, after] = [0, 1, 2].map(|part| *minute.seen[part].lock().unwrap());
-    assert!(during.granted >= 5_000 && during.refused_by_vendor == 0, "{during:?}");
+    assert!(during.granted >= 2_000 && during.refused_by_vendor == 0, "{during:?}");
     assert!(after.refused_by_vendor <= 20, "{after:?}");
 }
 

@@ -303,19 +303,19 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 
 /// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all --no-capture`.
 #[tokio::test(start_paused = true)]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
     changing(50, 18, Duration::from_secs(60), 0.98).await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
     changing(50, 72, Duration::from_secs(60), 0.98).await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
     changing(20, 18, Duration::from_secs(60), 0.97).await;
 }
