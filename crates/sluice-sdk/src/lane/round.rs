@@ -20,10 +20,6 @@ use crate::lane::unclaimed::UnclaimedGrant;
 /// Plans made without a pause: each has the row of a moment ago, and each failure is another's success.
 const PLANS_AT_ONCE: u32 = 8;
 
-/// By how many doublings the pauses after throttling are longer. A row that is written more often than DynamoDB takes
-/// rejects releases too, and they let others go on: a take that waits longer is in nobody's way.
-const DOUBLINGS_WHEN_THROTTLED: u32 = 2;
-
 /// How long a round tries. A larger value serves more callers in one round beside busy writers. A smaller
 /// value answers callers that do not wait sooner.
 const LONGEST_TRYING: Duration = Duration::from_secs(1);
@@ -126,7 +122,7 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
                 return batch.set_back(&setback);
             }
         }
-        if began.elapsed() >= LONGEST_TRYING || !pause(inner, tries, is_throttled, batch.dimension()).await {
+        if began.elapsed() >= LONGEST_TRYING || !pause(inner, tries, batch.dimension()).await {
             let setback = match is_throttled {
                 true => Setback::Throttled(contended(batch.dimension())),
                 false => Setback::overtaken(batch.dimension()),
@@ -143,14 +139,13 @@ fn has_callers(batch: &mut impl Batch) -> bool {
 }
 
 /// Waits before the `tries`th new plan, after the first few. Returns false if it is time to give up.
-async fn pause(inner: &Inner, tries: u32, is_throttled: bool, dimension: &Dimension) -> bool {
+async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
     }
     tracing::debug!(event = "acquire.contention_retry", %dimension, tries);
     if tries >= PLANS_AT_ONCE {
-        let doublings = if is_throttled { DOUBLINGS_WHEN_THROTTLED } else { 0 };
-        inner.store.back_off(tries - PLANS_AT_ONCE + doublings).await;
+        inner.store.back_off(tries - PLANS_AT_ONCE).await;
     }
     true
 }

@@ -247,10 +247,13 @@ async fn measure(systems: &[Who], judge: impl Fn(i32, Duration, &Figures)) {
 #[ignore = "takes minutes: task test:long"]
 async fn crowds_are_measured() {
     let judge = |slots: i32, hold: Duration, figures: &Figures| {
-        assert!(figures.failed_writes <= 3.0 && figures.not_given_back <= 1.0, "{figures:?}");
-        if hold < Duration::from_millis(100) {
+        // Where slots are free and the row takes no more writes, what is above that is rejected.
+        let (are_free, is_short) = (slots > i32::try_from(PROCESSES).unwrap(), hold < Duration::from_millis(100));
+        let most_failed = if are_free && is_short { 5.0 } else { 3.0 };
+        assert!(figures.failed_writes <= most_failed && figures.not_given_back <= 1.0, "{figures:?}");
+        if is_short {
             assert!(figures.grants_a_second >= 400.0, "{figures:?}");
-        } else if slots < i32::try_from(PROCESSES).unwrap() {
+        } else if !are_free {
             assert!(figures.idle <= 0.02 && figures.late <= 1.2, "{figures:?}");
         } else {
             // More slots than callers: half of the 128 a second that 64 calls of 500 ms can be.
