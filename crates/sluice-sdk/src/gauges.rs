@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::parse;
+use crate::lane::task::boxed;
 use crate::telemetry;
 
 /// The shortest time between two reads: a mistake in the unit must not read the table all the time.
@@ -60,7 +61,7 @@ impl Client {
             return Gauges { _task: task };
         }
         let publish = publish(Arc::downgrade(&self.inner), every.max(SHORTEST));
-        let task = Arc::new(Task(tokio::spawn(publish)));
+        let task = Arc::new(Task(tokio::spawn(boxed(publish))));
         *publishing = Arc::downgrade(&task);
         Gauges { _task: task }
     }

@@ -24,6 +24,7 @@ use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
 use crate::lane::inner::{Inner, Refusals};
 use crate::lane::reading::known_since;
+use crate::lane::task::boxed;
 use crate::telemetry;
 
 mod due;
@@ -142,7 +143,7 @@ fn ensure_running(inner: &Arc<Inner>, task: HealTask, until: Timestamp) {
     drop(state);
     match runtime {
         Some(runtime) => {
-            runtime.spawn(RunningTask { inner: Arc::downgrade(inner), task, is_left: false }.run());
+            runtime.spawn(boxed(RunningTask { inner: Arc::downgrade(inner), task, is_left: false }.run()));
         }
         // The task's timer may stand still while the process is frozen. The clock does not.
         None if is_due => wanted.woken.notify_one(),

@@ -39,6 +39,7 @@ pub(crate) mod shadow;
 pub(crate) mod slot_lines;
 pub(crate) mod slot_wait;
 pub(crate) mod sync;
+pub(crate) mod task;
 pub(crate) mod terms;
 pub(crate) mod tokens;
 pub(crate) mod turns;

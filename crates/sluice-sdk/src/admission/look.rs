@@ -15,6 +15,7 @@ use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, check_not_missing, known_since, refresh};
+use crate::lane::task::boxed;
 
 /// An older reading is read again before a verdict. Smaller reads more; larger judges by an older state.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -82,7 +83,7 @@ fn keep_young(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     let Ok(runtime) = Handle::try_current() else { return };
     if watched(entry).begin_refreshing() {
         let refreshing = Refreshing { inner: Arc::downgrade(inner), entry: Arc::clone(entry) };
-        runtime.spawn(refreshing.run());
+        runtime.spawn(boxed(refreshing.run()));
     }
 }
 

@@ -16,6 +16,7 @@ use crate::call::error::LimitError;
 use crate::call::held::{Ending, HeldGrant};
 use crate::grant::Grant;
 use crate::grant::renew::HeldLeases;
+use crate::lane::task::boxed;
 use crate::vendor::reply::Usage;
 
 /// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
@@ -186,7 +187,7 @@ impl<S: TryStream> GrantedStream<S> {
         S::Error: From<LimitError>,
     {
         self.idle_error = Some(Box::new(|idle| LimitError::Idle(idle).into()));
-        let watching = tokio::spawn(end_idle(Arc::downgrade(&self.running), idle.min(LONGEST_SETTING)));
+        let watching = tokio::spawn(boxed(end_idle(Arc::downgrade(&self.running), idle.min(LONGEST_SETTING))));
         self.watching = Some(watching.abort_handle());
         self
     }

@@ -24,6 +24,7 @@ use crate::call::tracker::cleaning::Cleaning;
 use crate::call::tracker::config::ReservationConfig;
 use crate::call::tracker::index::{HeldReservation, Index, New, NotStored};
 use crate::call::tracker::stale::StaleCounts;
+use crate::lane::task::boxed;
 
 /// A grant that was taken out of its tracker, with what the tracker knew of it.
 #[derive(Debug)]
@@ -272,7 +273,7 @@ impl Shared {
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stale = stale.into_iter().map(Tracked::from).collect();
-            runtime.spawn(stale::release(Arc::clone(&self.counts), stale));
+            runtime.spawn(boxed(stale::release(Arc::clone(&self.counts), stale)));
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::reading::parse;
 use crate::lane::release::{ReleaseError, release};
 use crate::lane::shadow;
+use crate::lane::task::boxed;
 use crate::telemetry;
 
 /// Why a lease could not be renewed.
@@ -307,7 +308,7 @@ impl Keeper {
             drop(kept);
             let every = (inner.config.lease_ttl / LOOKS).max(SHORTEST_PAUSE);
             let task = RenewalTask { keeper: self, runtime: id, has_ended: false };
-            runtime.spawn(renew_all(Arc::downgrade(inner), task, every));
+            runtime.spawn(boxed(renew_all(Arc::downgrade(inner), task, every)));
         }
     }
 

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::error::AcquireError;
+use crate::lane::task::boxed;
 
 /// The tasks of a client, and how far its end has come.
 #[derive(Debug, Default)]
@@ -44,9 +45,9 @@ impl Background {
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         runtime: &Handle,
-        task: impl Future<Output = T> + Send + 'static,
+        future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
-        self.tasks.spawn_on(task, runtime)
+        self.tasks.spawn_on(boxed(future), runtime)
     }
 
     /// Counts as a task until it is dropped.

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::task::boxed;
 use crate::telemetry;
 
 /// Counts a holder that found its lease gone. The caller does not wait; a lost write is one count fewer.
@@ -19,11 +20,11 @@ pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     }
     let Ok(runtime) = Handle::try_current() else { return };
     let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
-    runtime.spawn(async move {
+    runtime.spawn(boxed(async move {
         if let Err(error) = note(&inner.store, &entry.dimension).await {
             tracing::debug!(event = "lease.outlived_untold", dimension = %entry.dimension, %error);
         }
-    });
+    }));
 }
 
 /// Adds one to the count in the load row. The sum is sent once. The write that replaces an invalid count may

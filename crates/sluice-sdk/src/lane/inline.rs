@@ -19,6 +19,7 @@ use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
 use crate::lane::setback::{QueuePatience, Setback};
 use crate::lane::slot_wait::WaitingForSlot;
+use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::lane::turns::Turns;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
@@ -78,11 +79,11 @@ impl Drop for UnconfirmedLease {
     fn drop(&mut self) {
         let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
         let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
-        runtime.spawn(async move {
+        runtime.spawn(boxed(async move {
             if let Err(error) = release(&inner, &entry, lease).await {
                 tracing::debug!(event = "release.failed", dimension = %entry.dimension, %error);
             }
-        });
+        }));
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
+use crate::lane::task::boxed;
 
 /// Tries of one note. A note that fails is part of the next.
 const TRIES: u32 = 4;
@@ -62,7 +63,7 @@ pub(super) fn changed(inner: &Arc<Inner>, entry: &Arc<Entry>, change: Amount) {
     // Without a runtime, a later use begins the task.
     let Ok(runtime) = Handle::try_current() else { return noted.is_due.store(false, Ordering::Release) };
     if !notes.is_tended.swap(true, Ordering::AcqRel) {
-        runtime.spawn(NextRound { inner: Arc::downgrade(inner), notes }.run());
+        runtime.spawn(boxed(NextRound { inner: Arc::downgrade(inner), notes }.run()));
     }
 }
 

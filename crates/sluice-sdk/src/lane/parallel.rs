@@ -3,6 +3,8 @@
 use sluice_table::StoreError;
 use tokio::task::JoinError;
 
+use crate::lane::task::boxed;
+
 /// The runtime that ran the futures was shut down. The caller may still be polled: `Handle::block_on` goes on
 /// when its runtime ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub(crate) async fn in_parallel<T: Send + 'static>(
         return Ok(vec![only.await]);
     }
     let mut results = Vec::with_capacity(futures.len());
-    for task in futures.into_iter().map(tokio::spawn).collect::<Vec<_>>() {
+    for task in futures.into_iter().map(|future| tokio::spawn(boxed(future))).collect::<Vec<_>>() {
         results.push(finished(task.await)?);
     }
     Ok(results)

@@ -13,6 +13,7 @@ use crate::lane::no_grant::too_late;
 use crate::lane::poll::{Poll, WaitContext, pause_until_return};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
@@ -62,7 +63,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
             false => RETURN_WAIT,
         };
         // On its own task: if this future is dropped, the parts are still given back.
-        let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
+        let _ = timeout(kept, tokio::spawn(boxed(async move { give_back_unused(&inner, parts).await }))).await;
     }
     answer
 }

@@ -13,6 +13,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::Part;
 use crate::lane::reading::parse;
+use crate::lane::task::boxed;
 
 /// Tokens of one bucket that were taken ahead.
 #[derive(Debug, Default)]
@@ -93,7 +94,7 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
     }
     stock.add(Lot::new(after, amount, now));
     let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
-    tokio::spawn(async move {
+    tokio::spawn(boxed(async move {
         let mut now = now;
         // By the client's clock, which is not the runtime's.
         let end = now.after(USE_BY);
@@ -107,7 +108,7 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
             now = then;
         }
         give_back(&inner, &entry).await;
-    });
+    }));
 }
 
 /// Gives back lots that are over.

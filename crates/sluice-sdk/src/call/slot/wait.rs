@@ -23,6 +23,7 @@ use crate::lane::poll::spread_after_cool_down;
 use crate::lane::reading::known_since;
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
+use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::lane::wants::wants_waiting;
 use crate::lane::{attempt, prefetch, shadow};
@@ -286,7 +287,7 @@ impl<'a> StartWait<'a> {
         let again = early.iter().map(Part::ask).collect();
         // On its own task: the tokens are given back even if the caller is dropped.
         let inner = Arc::clone(self.inner);
-        let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;
+        let _ = tokio::spawn(boxed(async move { give_back_unused(&inner, early).await })).await;
         again
     }
 

@@ -13,6 +13,7 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::finished;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::release::give_back_unused;
+use crate::lane::task::boxed;
 use crate::lane::wants::Want;
 
 /// Moves what was booked to the row of a ticket, and lists the rest there. If there is no ticket, the tokens
@@ -28,7 +29,8 @@ pub(super) async fn carry(inner: &Arc<Inner>, mut held: UnusedGrant, rest: Vec<W
     let rest = rest.into_iter().map(|want| (want.entry.asked().clone(), want.cost)).collect();
     let (for_task, dimension) = (Arc::clone(inner), latest.clone());
     // On its own task: if it were cut off half way, nobody would know whether the row has the tokens.
-    let ticket = tokio::spawn(async move { put(&for_task, parts, (rest, of_rest), &dimension, now).await }).await;
+    let ticket =
+        tokio::spawn(boxed(async move { put(&for_task, parts, (rest, of_rest), &dimension, now).await })).await;
     // If the runtime shuts down, there is no ticket: the tokens refill.
     let ticket = finished(ticket).unwrap_or(Err(NoTicket::NotWritten));
     // If the clock was set back since the write, the ticket's start is earlier than the grant's. The ticket

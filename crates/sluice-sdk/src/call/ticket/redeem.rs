@@ -24,6 +24,7 @@ use crate::lane::part::Part;
 use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::reading::{apply_read, unknown};
 use crate::lane::shadow;
+use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::telemetry::Source;
 
@@ -142,10 +143,10 @@ impl Client {
         }
         let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
         // On its own task: if the caller goes away half way, what was redeemed is given back.
-        let redeemed = tokio::spawn(async move {
+        let redeemed = tokio::spawn(boxed(async move {
             let _asking = asking;
             redeem(&inner, &owned).await
-        });
+        }));
         let redeemed = redeemed.await;
         let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
         let answer = match redeemed {

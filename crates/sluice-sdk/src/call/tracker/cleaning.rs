@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::call::tracker::{Shared, stale};
+use crate::lane::task::boxed;
 
 /// The shortest time between two looks at the oldest grant.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -40,7 +41,7 @@ impl Cleaning {
         state.keep_running = Some(keep_running);
         let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
         let cleaning = clean(Arc::downgrade(shared), interval, stopped);
-        tokio::spawn(async move {
+        tokio::spawn(boxed(async move {
             // If a stop was given up, its task may still be releasing: a later stop waits for it too.
             if let Some(before) = before {
                 gone(before).await;
@@ -48,7 +49,7 @@ impl Cleaning {
             cleaning.await;
             // Dropped when the task ends, however it ends.
             drop(alive);
-        });
+        }));
     }
 
     pub(super) async fn stop(&self) {
