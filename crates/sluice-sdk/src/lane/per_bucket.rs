@@ -82,7 +82,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
                 return Ok(Taken::Granted(held));
             };
             drop(held);
-            if !setback.is_waited_out(terms.queue_patience(inner)) {
+            if !setback.is_waited_out(terms.queue_patience(inner.config.on_unavailable)) {
                 return setback.answer();
             }
             let crowd = wants[at].entry.load.crowd();

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Cost, Timestamp};
-use sluice_table::StoreError;
 use tokio::time::{Instant, timeout};
 
 use crate::api::basis::Basis;
@@ -16,12 +15,12 @@ use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::{Ask, RequestError};
-use crate::lane::attempt::{in_time, take_one};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::one_bucket::{in_time, take_one};
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::per_bucket::side_by_side;
-use crate::lane::setback::Taken;
+use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::telemetry;
@@ -79,10 +78,7 @@ async fn take_now(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>, te
             .await
             .unwrap_or_else(|_| Ok(Taken::Refused(contended(&entry.dimension)))),
     };
-    match answer {
-        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Taken::Refused(contended(&entry.dimension))),
-        answer => answer,
-    }
+    answer.or_else(|error| Setback::of(error, &entry.dimension).answer())
 }
 
 /// What the call would have taken, as far as it is known.
