@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
+use sluice_table::random_wait_around;
 use tokio::time::{sleep, timeout};
 
 use crate::api::error::AcquireError;
@@ -169,7 +170,7 @@ fn lacking(inner: &Inner, wants: &[Want], answer: &LaneAnswer) -> Option<usize> 
 async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> UnclaimedGrant {
     let mut pause = FIRST_LOOK;
     loop {
-        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        sleep(random_wait_around(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         let full = |want: &Want| {
             let free = want.entry.reading().map(|reading| reading.bucket.tokens());

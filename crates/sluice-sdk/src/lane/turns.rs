@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Serves, Timestamp};
-use sluice_table::{StoreError, random_up_to};
+use sluice_table::{StoreError, random_up_to, random_wait_up_to};
 use tokio::time::Instant;
 
 /// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow; shorter
@@ -251,10 +251,7 @@ impl Turns {
         // From four fifths to six fifths of it.
         let many = u32::try_from(number.saturating_sub(bucket.served())).unwrap_or(0);
         let pause = far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
-        Some(
-            pause * 4 / 5
-                + Duration::from_micros(random_up_to(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX) * 2 / 5)),
-        )
+        Some(pause * 4 / 5 + random_wait_up_to(pause * 2 / 5))
     }
 
     /// How many numbers `waiting` callers lack, if this process may draw them now.

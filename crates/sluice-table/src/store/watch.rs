@@ -14,13 +14,13 @@ use super::breaker::{Breaker, Heard, Since};
 use super::connection::{Link, Store, WhileOut};
 use super::translate::COUNT_UNITS;
 use crate::operation::Operation;
-use crate::retry::random_up_to;
+use crate::retry::random_wait_up_to;
 
 /// The shortest pause between two probes. Together with [`SPREAD`]: a shorter pause finds the return sooner, and
 /// costs more half read units.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How much longer a pause may be, drawn anew for each: the processes of a fleet probe at different times.
-const SPREAD_MILLIS: u64 = 250;
+const SPREAD: Duration = Duration::from_millis(250);
 
 impl Store {
     /// The same connection, for callers that can wait: while DynamoDB is out, a request waits for its return
@@ -109,7 +109,7 @@ impl Watcher {
         // dropped.
         let mut probes = JoinSet::new();
         loop {
-            sleep(PAUSE + Duration::from_millis(random_up_to(SPREAD_MILLIS))).await;
+            sleep(PAUSE + random_wait_up_to(SPREAD)).await;
             let Some(link) = self.link.upgrade().filter(|_| self.breaker.is_out()) else { return };
             while probes.try_join_next().is_some() {}
             probes.spawn(Store::over(link).probe_once());
