@@ -7,7 +7,8 @@ use std::time::Duration;
 use sluice_core::{Cost, Dimension, retry_after};
 
 use crate::api::error::AcquireError;
-use crate::api::request::{Quantity, RequestError};
+use crate::api::quantity::Quantity;
+use crate::api::request::{RequestError, cost_of};
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -165,7 +166,7 @@ impl<'a> IntoFuture for Admit<'a> {
 impl Admit<'_> {
     fn parse(&self) -> Result<(Dimension, AdmissionAsk), RequestError> {
         let dimension = Dimension::new(self.dimension)?;
-        let cost: Cost = self.cost.parse(self.dimension)?;
+        let cost: Cost = cost_of(self.dimension, &self.cost)?;
         let backlog = self.backlog.as_ref().map(|backlog| {
             backlog.used().map_err(|source| RequestError::Cost {
                 dimension: self.dimension.to_owned(),

@@ -7,7 +7,7 @@ use sluice_ops::Released;
 use sluice_vendors::{Counted, Kept};
 
 use crate::api::basis::Basis;
-use crate::api::request::Quantity;
+use crate::api::quantity::Quantity;
 use crate::grant::Grant;
 use crate::lane::entry::Entry;
 use crate::lane::part::{Hold, Part};
