@@ -158,7 +158,7 @@ impl<'a> IntoFuture for Admit<'a> {
                 let (dimension, asked) = self.parse()?;
                 decide(inner, &dimension, asked).await
             };
-            shadow::spare(inner, deciding.await, || Admission::Admitted(Admitted::default()))
+            shadow::or_in_shadow(inner, deciding.await, || Admission::Admitted(Admitted::default()))
         })
     }
 }

@@ -183,7 +183,7 @@ impl Grant {
         let released = self.inner.background.spawn(&runtime, releasing.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
         span.record("sluice.outcome", name_of(&result));
-        shadow::spare(&self.inner, result, || Released::GivenBack)
+        shadow::or_in_shadow(&self.inner, result, || Released::GivenBack)
     }
 
     /// Releases the grant, and waits for at most `RELEASE_WAIT`. The release then goes on by itself.

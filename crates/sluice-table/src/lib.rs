@@ -42,7 +42,8 @@ pub use settings::{
     SHORTEST_ANSWER, SHORTEST_ATTEMPT, Settings, Variable, duration, log_level,
 };
 pub use store::{
-    AttemptTimeout, Attempted, Attributes, CREDENTIALS_TIMEOUT, Cancelled, Consistency, Heard, Item, MOST_TRIES, Page,
-    Resend, Scan, Since, Store, StoreError, Transacted, Transaction, TryBudget, Written, row_key, value_text,
+    AttemptTimeout, Attempted, Attributes, CREDENTIALS_TIMEOUT, Cancelled, Consistency, Heard, HeardSince, Item,
+    MOST_TRIES, Page, Resend, Scan, Store, StoreError, Transacted, Transaction, TryBudget, Written, row_key,
+    value_text,
 };
 pub use table_clock::TableClock;

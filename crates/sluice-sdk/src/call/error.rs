@@ -1,3 +1,5 @@
+//! The error of everything that belongs to a slot.
+
 use std::time::Duration;
 
 use crate::api::error::AcquireError;

@@ -36,7 +36,7 @@ impl Grant {
         for leases in self.leases() {
             renewed = renewed.and(leases.renew().await);
         }
-        shadow::spare(self.inner(), renewed, || ())
+        shadow::or_in_shadow(self.inner(), renewed, || ())
     }
 }
 

@@ -48,7 +48,7 @@ impl Grant {
         part.used = None;
         let used = as_vendor_counts(part, used);
         match settle_part(&inner, part, used).await {
-            Err(error) if error.is_of_table() => shadow::spare(&inner, Err(error), || Settled::AsTaken),
+            Err(error) if error.is_of_table() => shadow::or_in_shadow(&inner, Err(error), || Settled::AsTaken),
             settled => settled,
         }
     }

@@ -32,8 +32,8 @@ const OFF_BY_FOR_EACH_ROOM: u64 = 4;
 /// How long the count is below what it was before its row is taken for another. An old reading is not that old, and
 /// numbers that nobody uses have been passed over by then.
 const FALLEN_FOR: Duration = Duration::from_secs(5);
-/// Whose numbers were passed over while a process did not look for so long have left, most likely. (In a process that
-/// was frozen, or had no DynamoDB, they draw again.)
+/// If a process did not look for this long, it forgets the numbers that were passed over meanwhile: their callers have
+/// most likely left. Callers that still wait, as in a process that was frozen or had no DynamoDB, draw again.
 const AWAY: Duration = Duration::from_secs(10);
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
@@ -145,8 +145,8 @@ impl State {
         if served >= self.highest {
             (self.highest, self.fell) = (served, None);
         } else if now - *self.fell.get_or_insert(now) >= FALLEN_FOR {
-            // The row was recreated, and the load row as well: else nobody would have been served, and somebody
-            // would have passed over all numbers until then. Whoever comes draws numbers far below these.
+            // The row was recreated, and the load row too: otherwise all these numbers would have been served or passed
+            // over by now. Callers that come from now on draw numbers far below these.
             self.numbers.clear();
             (self.highest, self.fell) = (served, None);
         }

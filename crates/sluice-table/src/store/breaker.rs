@@ -70,7 +70,7 @@ pub struct Heard {
 
 /// What a connection has done since a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum HeardSince {
     /// DynamoDB has answered.
     Answered,
     /// DynamoDB has not answered; a request waited for credentials, or does.
@@ -216,13 +216,13 @@ impl Breaker {
         Heard { replies: self.replies.load(Ordering::Relaxed), fetches: self.fetches.load(Ordering::Relaxed) }
     }
 
-    pub(super) fn since(&self, heard: Heard) -> Since {
+    pub(super) fn since(&self, heard: Heard) -> HeardSince {
         if self.replies.load(Ordering::Relaxed) != heard.replies {
-            Since::Answered
+            HeardSince::Answered
         } else if self.fetches.load(Ordering::Relaxed) != heard.fetches || self.fetching.load(Ordering::Relaxed) > 0 {
-            Since::FetchedCredentials
+            HeardSince::FetchedCredentials
         } else {
-            Since::Silent
+            HeardSince::Silent
         }
     }
 

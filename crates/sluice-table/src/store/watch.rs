@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::breaker::{Breaker, Heard, Since};
+use super::breaker::{Breaker, Heard, HeardSince};
 use super::connection::{Link, Store, WhileOut};
 use super::translate::COUNT_UNITS;
 use crate::operation::Operation;
@@ -44,7 +44,7 @@ impl Store {
 
     /// What the connection has heard since then.
     #[must_use]
-    pub fn heard_since(&self, then: Heard) -> Since {
+    pub fn heard_since(&self, then: Heard) -> HeardSince {
         self.link.breaker.since(then)
     }
 

@@ -115,7 +115,7 @@ impl RowBatch<'_> {
             // The bucket was recreated as another type: it is planned again.
             return;
         }
-        entry.extensions.of::<Contended>().met();
+        entry.extensions.of::<Contended>().note_conflict();
         self.move_on();
     }
 
@@ -239,7 +239,7 @@ impl RowBatch<'_> {
                         self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
                         if waiter.ask.terms.moves_on && waiter.ask.terms.stays {
-                            self.entries[0].extensions.of::<Contended>().waits();
+                            self.entries[0].extensions.of::<Contended>().note_waiter();
                             moved_on = moved_on.or_else(|| why.clone());
                         }
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
