@@ -142,7 +142,6 @@ func TestAFrozenProcessGoesOnAndLeaksNothing(t *testing.T) {
 	answers("calls")
 	signal(syscall.SIGSTOP)
 	way.cut()
-	time.Sleep(2 * time.Second)
 	eventually(t, "the slot is swept", 20*time.Second, func() bool {
 		if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
 			t.Fatal(err)

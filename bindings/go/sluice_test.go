@@ -457,7 +457,6 @@ func TestWhatAProcessHeldThatWasKilledIsSwept(t *testing.T) {
 	if err != nil || len(leases) == 0 {
 		t.Fatal(leases, err)
 	}
-	time.Sleep(time.Second)
 	eventually(t, "the slot is swept", 20*time.Second, func() bool {
 		if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use sluice_core::schema::{
-    ADMITTED, ADMITTED_INLINE, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Field,
-    LAST_REFILL_AT, LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    AttributeFault, CAPACITY, COST_PER_CALL, Field, LAST_REFILL_AT, OF_BUCKET, PROTOCOL, REFILL_RATE, Row as _,
+    RowError, SHARES, TOKENS, VERSION,
 };
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
@@ -15,23 +15,6 @@ use sluice_core::{
     Serves, SlotPlanner, Starts, Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
-
-/// In the order in which they are read first: of two faults the error tells the first.
-const ATTRIBUTES: [&str; 13] = [
-    CAPACITY,
-    REFILL_RATE,
-    LIMIT_TYPE,
-    COST_PER_CALL,
-    TOKENS,
-    LAST_REFILL_AT,
-    VERSION,
-    BLOCKED_UNTIL,
-    ADMITTED,
-    ADMITTED_INLINE,
-    COUNTED,
-    CAPPED,
-    LEASES,
-];
 
 fn name() -> Dimension {
     Dimension::new("openai#rpm").unwrap()
@@ -162,7 +145,7 @@ fn check_recount(first: &Bucket, last: &Bucket, now: Timestamp) {
 }
 
 fn check_error(row: &Item, error: &RowError) {
-    assert!(ATTRIBUTES.contains(&error.attribute), "{error}");
+    assert!(OF_BUCKET.contains(&error.attribute), "{error}");
     assert!(error.to_string().contains(error.attribute));
     let field = row.field(error.attribute);
     match &error.fault {
@@ -172,7 +155,13 @@ fn check_error(row: &Item, error: &RowError) {
         }
         AttributeFault::WrongType { expected: "map (M)" } => assert!(field.is_some()),
         AttributeFault::WrongType { .. } => assert!(matches!(field, Some(Field::Number(_) | Field::Other))),
+        // What is bad may be an entry of the map of shares.
+        AttributeFault::BadValue { .. } if error.attribute == SHARES => assert_eq!(field, Some(Field::Other)),
         AttributeFault::BadValue { .. } => assert!(matches!(field, Some(Field::Text(_) | Field::Number(_)))),
+        AttributeFault::TooNew { .. } => {
+            assert_eq!(error.attribute, PROTOCOL);
+            assert!(matches!(field, Some(Field::Number(_))));
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -15,7 +15,7 @@ from botocore import xform_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / "infra" / one for one in ("state", "rollback", "verify"))]
-RUNBOOK, DAYS = ROOT / "docs/operations.md", ROOT / "tests/gamedays/days.py"
+RUNBOOK, DAYS = ROOT / "docs/operations.md", ROOT / "tests/gamedays/days"
 
 OF_EVERY_COMMAND = {"region", "query", "output", "cli-read-timeout", "profile"}
 # Commands of the CLI that are no operation of an API.
@@ -106,10 +106,11 @@ class Commands(unittest.TestCase):
             self.assertIsNotNone(self.wrong(name, options), text)
 
     def test_a_person_types_the_whole_runbook_on_game_days(self):
+        days = "".join(day.read_text() for day in sorted(DAYS.glob("*.py")))
         typed = [
             (section, word)
             for section, words in re.findall(
-                r"of_runbook\(\s*[\"']([^\"']+)[\"'],((?:\s*[\"'][^\"']+[\"'],?)+)", DAYS.read_text()
+                r"of_runbook\(\s*[\"']([^\"']+)[\"'],((?:\s*[\"'][^\"']+[\"'],?)+)", days
             )
             for word in re.findall(r"[\"']([^\"']+)[\"']", words)
         ]

@@ -162,17 +162,17 @@ pub fn end_log() {
 /// Where the answers of one thread of JavaScript come: the number of the operation, its answer or its failure, and neither if
 /// it was cancelled.
 #[napi]
-pub struct Mailbox(Arc<Told>);
+pub struct Mailbox(Arc<Callback>);
 
-type Told = ThreadsafeFunction<Telling, (), Telling, Status, false, true>;
+type Callback = ThreadsafeFunction<Telling, (), Telling, Status, false, true>;
 
 type Telling = FnArgs<(u32, Option<NativeAnswer>, Option<String>)>;
 
 #[napi]
 impl Mailbox {
     #[napi(constructor)]
-    pub fn new(told: Told) -> Self {
-        Self(Arc::new(told))
+    pub fn new(callback: Callback) -> Self {
+        Self(Arc::new(callback))
     }
 }
 

@@ -148,8 +148,8 @@ const classes: Record<string, new (message: string) => SluiceError> = {
   UnknownDimensionError,
 };
 
-/** The error that the native module told. */
-export function told(error: unknown): unknown {
+/** The error that the native module reported, as one of the classes above. */
+export function toError(error: unknown): unknown {
   if (!(error instanceof Error) || !error.message.startsWith("{")) {
     return error;
   }

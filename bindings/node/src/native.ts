@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { told } from "./errors.js";
+import { toError } from "./errors.js";
 
 interface NativeAnswer {
   readonly value: string;
@@ -138,7 +138,7 @@ export class Target {
         }
         underWay.set(number, (answer, failure) => {
           if (failure !== null) {
-            reject(told(new Error(failure)));
+            reject(toError(new Error(failure)));
           } else if (answer === null) {
             reject(signal?.reason ?? new Error(`${name} was cancelled`));
           } else {
@@ -202,7 +202,7 @@ function throwing<T>(call: () => T): T {
   try {
     return call();
   } catch (error) {
-    throw told(error);
+    throw toError(error);
   }
 }
 

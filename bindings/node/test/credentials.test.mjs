@@ -102,15 +102,20 @@ test("the error of a provider is the error of the request", async () => {
 
 test("a provider that is slower than a request waits is not asked anew", async () => {
   let asked = 0;
+  let load;
+  const loaded = new Promise((resolve) => {
+    load = resolve;
+  });
   const credentials = async () => {
     asked += 1;
-    await sleep(6_000);
+    await loaded;
     return { accessKeyId: "AKIDSLOW", secretAccessKey: "s" };
   };
   const client = Client.fromEnv({ endpoint: endpoint(), credentials });
   const rpm = await declare(requests(10, DAYS));
   seen.length = 0;
   await assert.rejects(client.acquire(rpm), CredentialsError);
+  load();
   assert.equal((await client.acquire(rpm)).granted, true);
   assert.deepEqual([asked, seen[0].key], [1, "AKIDSLOW"]);
   await client.close(1_000);

@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { DAYS, declare, eventually, level, requests, run, slots, world } from "./support.mjs";
 
@@ -104,7 +103,6 @@ test("what a process held that was killed is swept", async () => {
   );
   assert.equal(status, null);
   assert.equal(await level(held), 0);
-  await sleep(1_000);
   await eventually(
     "the slot is swept",
     async () => {

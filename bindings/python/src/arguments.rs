@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use sluice_sdk::{Quantity, Reply, Request, Usage};
+use sluice_sdk::{Dimension, Quantity, Reply, Request, Usage};
 
 /// Dimensions, the costs of some, and the share that pays.
 pub(crate) fn request(
@@ -30,6 +30,11 @@ pub(crate) fn usage(used: Option<&Bound<'_, PyDict>>) -> PyResult<Usage> {
 fn quantities(by_dimension: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, Quantity)>> {
     let Some(by_dimension) = by_dimension else { return Ok(Vec::new()) };
     by_dimension.iter().map(|(dimension, amount)| Ok((dimension.extract()?, quantity(&amount)?))).collect()
+}
+
+/// The concurrency limits of the slots in which the caller's code runs, as Python knows them.
+pub(crate) fn limits_of(inside: &[String]) -> Vec<Dimension> {
+    inside.iter().filter_map(|name| Dimension::new(name).ok()).collect()
 }
 
 /// A number of tokens: a whole number, or one with a fraction.

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sluice_bindings::RunningSlot;
 use sluice_sdk::reservations::ReservationConfig;
-use sluice_sdk::{Client, Closed, Dimension, Ticket};
+use sluice_sdk::{Client, Closed, Ticket};
 
-use crate::arguments::{OwnReply, duration, headers, optional_duration, quantity, request};
+use crate::arguments::{OwnReply, duration, headers, limits_of, optional_duration, quantity, request};
 use crate::errors::error;
 use crate::grant::{Acquired, GrantError, NativeGrant, RedeemedAnswer, UndeliveredGrant};
-use crate::http_calls::NativeLimiter;
 use crate::limits;
 use crate::operation::Operation;
 use crate::ops::NativeOps;
 use crate::process::PerProcess;
 use crate::settings::Settings;
-use crate::slot::RunningSlot;
 use crate::tracker::NativeTracker;
 use crate::values::{IntoPython, instance, instant};
 
@@ -248,29 +247,10 @@ impl NativeClient {
     }
 }
 
-/// The concurrency limits of the slots in which the caller's code runs, as Python knows them.
-pub(crate) fn limits_of(inside: &[String]) -> Vec<Dimension> {
-    inside.iter().filter_map(|name| Dimension::new(name).ok()).collect()
-}
-
 impl IntoPython for Closed {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let left: Vec<(String, String)> =
             self.left.into_iter().map(|left| (left.dimension.to_string(), left.lease)).collect();
         instance(py, "Closed", (self.cut_off, left))
     }
-}
-
-/// A limiter of HTTP calls over a client.
-#[pyfunction]
-pub(crate) fn http_limiter(
-    client: &Bound<'_, NativeClient>,
-    vendor: Option<String>,
-    buckets: Option<Vec<String>>,
-    share: Option<String>,
-    patience: Option<&Bound<'_, PyAny>>,
-    ask_usage: bool,
-) -> PyResult<NativeLimiter> {
-    let patience = optional_duration("patience", patience)?;
-    NativeLimiter::new(client.clone().unbind(), vendor, buckets, share, patience, ask_usage)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sluice_bindings::words::{basis, tokens};
 use sluice_sdk::{AcquireError, Dimension, Grant, LimitError, Outcome, RedeemError, Redeemed, RetryIn};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -11,7 +12,7 @@ use crate::arguments::{OwnReply, quantity, usage};
 use crate::errors::{Raise, ended, forked};
 use crate::operation::Operation;
 use crate::process::{OfProcess, runtime};
-use crate::values::{IntoPython, basis, instance, instant, object, tokens};
+use crate::values::{IntoPython, instance, instant, object};
 
 /// A grant that Python does not have yet. If it never gets there, as after a cancellation, everything goes back.
 pub(crate) struct UndeliveredGrant(Option<Grant>);

@@ -11,8 +11,8 @@ use pyo3::types::PyBytes;
 use sluice_http::{Limiter, OpenReply, Started, StartedCall};
 use sluice_sdk::core::{COMMON, ShareName};
 
-use crate::arguments::headers;
-use crate::client::{NativeClient, limits_of};
+use crate::arguments::{headers, limits_of, optional_duration};
+use crate::client::NativeClient;
 use crate::errors::forked;
 use crate::operation::Operation;
 use crate::process::{OfProcess, PerProcess, runtime};
@@ -66,6 +66,20 @@ impl NativeLimiter {
             Ok(if self.ask_usage { limiter.ask_usage() } else { limiter })
         })
     }
+}
+
+/// A limiter of HTTP calls over a client.
+#[pyfunction]
+pub(crate) fn http_limiter(
+    client: &Bound<'_, NativeClient>,
+    vendor: Option<String>,
+    buckets: Option<Vec<String>>,
+    share: Option<String>,
+    patience: Option<&Bound<'_, PyAny>>,
+    ask_usage: bool,
+) -> PyResult<NativeLimiter> {
+    let patience = optional_duration("patience", patience)?;
+    NativeLimiter::new(client.clone().unbind(), vendor, buckets, share, patience, ask_usage)
 }
 
 #[pymethods]

@@ -37,7 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<slot::NativeSlot>()?;
     module.add_class::<tracker::NativeTracker>()?;
     module.add("MAX_ERROR_LEN", sluice_http::MAX_ERROR_LEN)?;
-    module.add_function(wrap_pyfunction!(client::http_limiter, module)?)?;
+    module.add_function(wrap_pyfunction!(http_calls::http_limiter, module)?)?;
     module.add_function(wrap_pyfunction!(courier::stop_courier, module)?)?;
     module.add_function(wrap_pyfunction!(session::stop_asking, module)?)?;
     Ok(())

@@ -3,10 +3,11 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sluice_bindings::words::tokens;
 use sluice_sdk::core::{Amount, Cost, DeclaredShare, Limit, LimitType, Rate, ShareName, Split};
 
 use crate::arguments;
-use crate::values::{IntoPython, instance, tokens};
+use crate::values::{IntoPython, instance};
 
 /// A number of tokens or slots.
 pub(crate) fn amount(name: &str, number: &Bound<'_, PyAny>) -> PyResult<Amount> {

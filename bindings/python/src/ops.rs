@@ -3,8 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sluice_bindings::BucketNow;
+use sluice_bindings::words::applied;
 use sluice_sdk::Dimension;
-use sluice_sdk::core::Bucket;
 use sluice_sdk::ops::{Applied, BucketRow, LeaseRow, Ops, SweepError, SweepOptions, SweepReport};
 
 use crate::arguments::optional_duration;
@@ -12,7 +13,7 @@ use crate::errors::{Raise, forked};
 use crate::limits;
 use crate::operation::Operation;
 use crate::process::OfProcess;
-use crate::values::{IntoPython, instance, instant, tokens};
+use crate::values::{IntoPython, instance, instant};
 
 /// Operations on the table of a client.
 #[pyclass(frozen, name = "Ops", module = "sluice._native")]
@@ -87,24 +88,9 @@ impl NativeOps {
     }
 }
 
-/// A bucket as it is at this moment.
-struct BucketNow {
-    bucket: Bucket,
-    level: f64,
-    is_cooling_down: bool,
-}
-
-impl BucketNow {
-    fn new(bucket: Bucket, ops: &Ops) -> Self {
-        let level = tokens(bucket.level(ops.now()));
-        let is_cooling_down = bucket.blocked_until().is_some_and(|until| until > ops.now());
-        Self { bucket, level, is_cooling_down }
-    }
-}
-
 impl IntoPython for BucketNow {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let cools_until = self.bucket.blocked_until().filter(|_| self.is_cooling_down).map(instant);
+        let cools_until = self.cooling_down_until.map(instant);
         let limit = (*self.bucket.limit()).into_python(py)?;
         instance(py, "Bucket", (self.bucket.dimension().as_str(), limit, self.level, cools_until))
     }
@@ -112,13 +98,7 @@ impl IntoPython for BucketNow {
 
 impl IntoPython for Applied {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let name = match self {
-            Self::Created => "created",
-            Self::Unchanged => "unchanged",
-            Self::Repaired => "repaired",
-            _ => "changed",
-        };
-        Ok(name.into_pyobject(py)?.into_any())
+        Ok(applied(&self).into_pyobject(py)?.into_any())
     }
 }
 

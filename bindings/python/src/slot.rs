@@ -1,86 +1,23 @@
-//! A slot whose call runs in Python. The SDK runs the slot in a task, whose closure waits for the end of the call.
+//! A slot whose call runs in Python.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sluice_sdk::{LimitError, Slot, SlotBuilder};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use sluice_bindings::RunningSlot;
+use sluice_bindings::words::basis;
+use sluice_sdk::Slot;
 
 use crate::arguments::{OwnReply, headers, quantity, usage};
 use crate::errors::{Raise, forked};
 use crate::operation::Operation;
 use crate::process::{OfProcess, runtime};
-use crate::values::{IntoPython, basis, instant, object};
-
-/// How the closure of a slot ended without success.
-enum NoSuccess {
-    /// The call failed.
-    CallFailed,
-    Limit(LimitError),
-}
-
-impl From<LimitError> for NoSuccess {
-    fn from(error: LimitError) -> Self {
-        Self::Limit(error)
-    }
-}
-
-/// Whether the call failed.
-type HasFailed = bool;
-
-/// The task that holds the slot.
-type Running = JoinHandle<Result<(), NoSuccess>>;
-
-/// A slot that is under way. If it is dropped before its end, the slot is given back, and its tokens stay as taken: the
-/// vendor may have counted them.
-pub(crate) struct RunningSlot {
-    slot: Slot,
-    end: Option<(oneshot::Sender<HasFailed>, Running)>,
-}
-
-impl RunningSlot {
-    /// Waits for the start. If this future is dropped, nothing is held.
-    pub(crate) async fn start(builder: SlotBuilder) -> Result<Self, LimitError> {
-        let (started, starts) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
-        let run = builder.run(async move |slot: Slot| {
-            let _ = started.send(slot);
-            match ended.await {
-                Ok(true) => Err(NoSuccess::CallFailed),
-                _ => Ok(()),
-            }
-        });
-        // Callers wait in the order in which they came: the wait begins here, and not when a task is scheduled.
-        let mut run = Box::pin(run);
-        let started = tokio::select! {
-            biased;
-            slot = starts => slot,
-            ended = &mut run => {
-                return Err(match ended {
-                    Err(NoSuccess::Limit(error)) => error,
-                    _ => LimitError::Closed,
-                });
-            }
-        };
-        let slot = started.map_err(|_| LimitError::Closed)?;
-        Ok(Self { slot, end: Some((end, tokio::spawn(run))) })
-    }
-}
-
-impl Drop for RunningSlot {
-    fn drop(&mut self) {
-        if let Some((_, task)) = self.end.take() {
-            task.abort();
-        }
-    }
-}
+use crate::values::{IntoPython, instant, object};
 
 impl IntoPython for RunningSlot {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let slot = self.slot.clone();
+        let slot = self.slot().clone();
         let running = Arc::new(OfProcess::new(Mutex::new(Some(self))));
         object(py, NativeSlot { running, slot: OfProcess::new(slot) })
     }
@@ -106,12 +43,9 @@ impl NativeSlot {
     fn end(&self, has_failed: bool) -> Operation {
         let running = Arc::clone(&self.running);
         Operation::new(async move {
-            let running = running.get().and_then(|running| running.lock().take());
-            let Some((end, task)) = running.and_then(|mut running| running.end.take()) else { return Ok(()) };
-            let _ = end.send(has_failed);
-            match task.await {
-                Ok(Err(NoSuccess::Limit(error))) => Err(error),
-                _ => Ok(()),
+            match running.get().and_then(|running| running.lock().take()) {
+                Some(running) => running.end(has_failed).await,
+                None => Ok(()),
             }
         })
     }

@@ -1,13 +1,14 @@
 //! The reservation tracker.
 
 use pyo3::prelude::*;
+use sluice_bindings::words::tokens;
 use sluice_sdk::reservations::{Reservation, ReservationError, ReservationTracker, StaleReport, Tracked};
 
 use crate::errors::{Raise as _, error, forked};
 use crate::grant::{GrantError, NativeGrant};
 use crate::operation::Operation;
 use crate::process::{OfProcess, runtime};
-use crate::values::{IntoPython, instance, instant, object, tokens};
+use crate::values::{IntoPython, instance, instant, object};
 
 /// A tracker of the SDK.
 #[pyclass(frozen, name = "Tracker", module = "sluice._native")]

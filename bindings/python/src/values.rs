@@ -6,10 +6,11 @@ use pyo3::PyClass;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use sluice_bindings::words::{action, level, limit, settled, tokens};
 use sluice_sdk::admission::{Admission, Admitted, Shed};
 use sluice_sdk::core::{Amount, Timestamp};
-use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Observed, ObservedLevel, ObservedLimit, Penalty, Refilled};
-use sluice_sdk::{Basis, Decision, Dimension, Released, Replied, RetryIn, Settled, Ticket};
+use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Observed, Penalty, Refilled};
+use sluice_sdk::{Decision, Dimension, Released, Replied, RetryIn, Settled, Ticket};
 
 /// A value that can be handed to Python.
 pub(crate) trait IntoPython {
@@ -32,23 +33,9 @@ where
     Ok(Bound::new(py, value)?.into_any())
 }
 
-/// An amount in tokens: the nearest number of 53 bits.
-pub(crate) fn tokens(amount: Amount) -> f64 {
-    amount.to_string().parse().unwrap_or(f64::NAN)
-}
-
 /// An instant, as a `datetime` in UTC.
 pub(crate) fn instant(at: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(at.micros()).unwrap_or_default())
-}
-
-pub(crate) const fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Table => "table",
-        Basis::LocalShare => "local_share",
-        Basis::Shadow => "shadow",
-        _ => "unchecked",
-    }
 }
 
 impl IntoPython for () {
@@ -104,45 +91,19 @@ impl IntoPython for Released {
 
 impl IntoPython for Settled {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let (outcome, amount, not_charged) = match self {
-            Self::AsTaken => ("as_taken", Amount::ZERO, Amount::ZERO),
-            Self::Returned(amount) => ("returned", amount, Amount::ZERO),
-            Self::Owed(amount) => ("owed", amount, Amount::ZERO),
-            Self::Capped { taken, not_charged } => ("capped", taken, not_charged),
-            _ => ("unknown", Amount::ZERO, Amount::ZERO),
-        };
-        instance(py, "Settled", (outcome, tokens(amount), tokens(not_charged)))
+        instance(py, "Settled", settled(self))
     }
 }
 
 impl IntoPython for Decision {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let action = match self {
-            Self::RetryInline { .. } => "retry_inline",
-            Self::Requeue { .. } => "requeue",
-            Self::GiveUp => "give_up",
-            _ => "not_refused",
-        };
-        instance(py, "Decision", (action, self.wait().map(|wait| wait.as_secs_f64()), self.delay_seconds()))
+        instance(py, "Decision", (action(self), self.wait().map(|wait| wait.as_secs_f64()), self.delay_seconds()))
     }
 }
 
 impl IntoPython for Observed {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let (level, lowered_by) = match self.level {
-            ObservedLevel::NotSaid => ("not_said", None),
-            ObservedLevel::NoGrant => ("no_grant", None),
-            ObservedLevel::Agrees => ("agrees", None),
-            ObservedLevel::Lowered(amount) => ("lowered", Some(tokens(amount))),
-            _ => ("stale", None),
-        };
-        let (limit, reported) = match self.limit {
-            ObservedLimit::NotSaid => ("not_said", None),
-            ObservedLimit::NotLower => ("not_lower", None),
-            ObservedLimit::Lower(amount) => ("lower", Some(tokens(amount))),
-            ObservedLimit::Adopted(amount) => ("adopted", Some(tokens(amount))),
-            _ => ("unknown", None),
-        };
+        let ((level, lowered_by), (limit, reported)) = (level(self.level), limit(self.limit));
         instance(py, "Observed", (level, lowered_by, limit, reported, self.unreadable))
     }
 }

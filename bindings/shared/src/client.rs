@@ -10,11 +10,11 @@ use sluice_sdk::core::{COMMON, ShareName};
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Client, Dimension, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
 
+use crate::answer::{Answer, Bytes, Kind, Operation, begin, operation};
 use crate::arguments::{Asked, Head, Inside, Ms, Number, OwnReply, dimension, headers, read, time};
 use crate::failure::Failure;
-use crate::grant::{HeldGrant, UndeliveredGrant};
-use crate::slot::RunningSlot;
-use crate::target::{Answer, Bytes, Kind, Operation, begin, operation};
+use crate::held::{HeldGrant, RunningSlot, UndeliveredGrant};
+use crate::slot::delivered;
 use crate::values::{instant, ms};
 use crate::{http, limits};
 
@@ -78,7 +78,7 @@ pub(crate) fn call(client: &Client, name: &str, arguments: Value, bytes: Bytes) 
         "acquire" => begin(read::<Acquire>(name, arguments), |acquire| operation(acquired(client, acquire))),
         "slot" => begin(read::<SlotAsked>(name, arguments), |asked| {
             let (inside, slot) = slot(&client, asked);
-            let started = async move { RunningSlot::start(slot).await.map(RunningSlot::delivered) };
+            let started = async move { RunningSlot::start(slot).await.map(delivered) };
             operation(client.inside_slots(&inside, started))
         }),
         "slotGrant" => begin(read::<SlotAsked>(name, arguments), |asked| {

@@ -16,7 +16,7 @@ pub struct CredentialsQuestion(oneshot::Sender<Result<AwsCredentials, String>>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct GivenKeys {
     access_key_id: String,
     secret_access_key: String,
     session_token: Option<String>,
@@ -24,17 +24,17 @@ struct Told {
     expires_ms: Option<f64>,
 }
 
-impl Told {
+impl GivenKeys {
     const fn has_keys(&self) -> bool {
         !self.access_key_id.is_empty() && !self.secret_access_key.is_empty()
     }
 }
 
-impl From<Told> for AwsCredentials {
-    fn from(told: Told) -> Self {
-        let keys = Self::new(told.access_key_id, told.secret_access_key);
-        let keys = told.session_token.into_iter().filter(|token| !token.is_empty()).fold(keys, Self::session_token);
-        let since_1970 = told.expires_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
+impl From<GivenKeys> for AwsCredentials {
+    fn from(given: GivenKeys) -> Self {
+        let keys = Self::new(given.access_key_id, given.secret_access_key);
+        let keys = given.session_token.into_iter().filter(|token| !token.is_empty()).fold(keys, Self::session_token);
+        let since_1970 = given.expires_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
         let expires = since_1970.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         expires.into_iter().fold(keys, Self::expires)
     }
@@ -44,7 +44,7 @@ impl CredentialsQuestion {
     /// Answers with `accessKeyId`, `secretAccessKey`, `sessionToken` and `expiresMs`, of which the last two
     /// may be missing.
     pub fn answer(self, keys: Value) {
-        let read = serde_json::from_value(keys).ok().filter(Told::has_keys).map(AwsCredentials::from);
+        let read = serde_json::from_value(keys).ok().filter(GivenKeys::has_keys).map(AwsCredentials::from);
         // An error of serde may quote a value, and the value may be a secret.
         self.tell(read.ok_or_else(|| {
             "the program's credentials need an access key ID and a secret access key, which are texts".to_owned()

@@ -1,76 +1,16 @@
-//! What a caller holds.
+//! Operations on a grant.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use sluice_sdk::{Grant, LimitError};
-use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use serde_json::{Value, json};
+use sluice_sdk::LimitError;
 
+use crate::answer::{Answer, Bytes, Operation, begin, operation};
 use crate::arguments::{Costs, Head, Number, OwnReply, read, usage};
 use crate::failure::Failure;
-use crate::target::{Answer, Bytes, Operation, begin, operation};
-use crate::values::{basis, instant, ms, tokens};
-
-/// A grant that its caller does not have yet. If it never gets there, as after a cancellation, everything goes back.
-pub(crate) struct UndeliveredGrant(Option<Grant>);
-
-impl UndeliveredGrant {
-    pub(crate) const fn new(grant: Grant) -> Self {
-        Self(Some(grant))
-    }
-}
-
-impl Drop for UndeliveredGrant {
-    fn drop(&mut self) {
-        if let (Some(grant), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(grant.cancel());
-        }
-    }
-}
-
-/// The grant until it ends.
-pub(crate) struct HeldGrant(Mutex<Option<Grant>>);
-
-impl HeldGrant {
-    pub(crate) fn of(mut grant: UndeliveredGrant) -> Self {
-        Self(Mutex::new(grant.0.take()))
-    }
-
-    pub(crate) fn new(grant: Grant) -> Self {
-        Self(Mutex::new(Some(grant)))
-    }
-
-    /// What does not change while the grant is held.
-    pub(crate) fn told(&self) -> Value {
-        let Some(held) = self.0.try_lock().ok() else { return Value::Null };
-        let Some(grant) = held.as_ref() else { return Value::Null };
-        let cost = |name: &str| grant.cost(name).map(tokens).unwrap_or_default();
-        let costs: Map<_, _> = grant.dimensions().map(|name| (name.to_string(), json!(cost(name.as_str())))).collect();
-        json!({
-            "costs": costs,
-            "startAt": instant(grant.start_at()),
-            "bookedWaitMs": ms(grant.booked_wait()),
-            "basis": basis(grant.basis()),
-        })
-    }
-
-    async fn take(&self) -> Result<Grant, Failure> {
-        self.0.lock().await.take().ok_or_else(Failure::ended)
-    }
-
-    /// Takes the grant out, if no operation uses it.
-    pub(crate) fn try_take(&self) -> Result<Grant, Failure> {
-        self.0.try_lock().ok().and_then(|mut held| held.take()).ok_or_else(Failure::ended)
-    }
-
-    pub(crate) fn put_back(&self, grant: Grant) {
-        if let Ok(mut held) = self.0.try_lock() {
-            *held = Some(grant);
-        }
-    }
-}
+use crate::held::HeldGrant;
+use crate::values::instant;
 
 #[derive(Deserialize)]
 struct Settle {

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use sluice_http::{Limiter, OpenReply, Started, StartedCall};
 use sluice_sdk::{Client, Dimension};
 
+use crate::answer::{Answer, Bytes, Kind, Operation, begin, operation};
 use crate::arguments::{Head, Inside, read, time};
 use crate::client::{Kept, Limiting};
 use crate::failure::Failure;
-use crate::target::{Answer, Bytes, Kind, Operation, begin, operation};
 
 pub(crate) fn limiter(client: Client, asked: Limiting) -> Limiter {
     let mut limiter = Limiter::new(client);

@@ -7,12 +7,15 @@
 
 #![warn(unreachable_pub)]
 
+mod answer;
 mod arguments;
 mod begin;
+mod bucket_now;
 mod client;
 mod credentials;
 mod failure;
 mod grant;
+mod held;
 mod http;
 mod limits;
 pub mod logs;
@@ -23,9 +26,12 @@ mod slot;
 mod target;
 mod tracker;
 mod values;
+pub mod words;
 
+pub use answer::{Answer, Bytes, Operation, Target};
 pub use begin::{Begun, UnderWay, Waits, begin};
+pub use bucket_now::BucketNow;
 pub use credentials::{AskedCredentials, CredentialsQuestion};
 pub use failure::Failure;
+pub use held::RunningSlot;
 pub use runtime::runtime;
-pub use target::{Answer, Bytes, Operation, Target};

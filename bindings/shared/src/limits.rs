@@ -8,7 +8,8 @@ use sluice_sdk::core::{Amount, Cost, DeclaredShare, Limit, LimitType, Rate, Shar
 
 use crate::arguments::{Ms, Number};
 use crate::failure::Failure;
-use crate::values::{ToJson, tokens};
+use crate::values::ToJson;
+use crate::words::tokens;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

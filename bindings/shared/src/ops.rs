@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_sdk::core::Bucket;
 use sluice_sdk::ops::{Applied, BucketRow, LeaseRow, Ops, SweepOptions, SweepReport};
 
+use crate::answer::{Operation, begin, operation};
 use crate::arguments::{Ms, dimension, read, time};
+use crate::bucket_now::BucketNow;
 use crate::failure::Failure;
 use crate::limits::{LimitAsked, ShareAsked, split};
-use crate::target::{Operation, begin, operation};
-use crate::values::{ToJson, instant, ms, tokens};
+use crate::values::{ToJson, instant, ms};
+use crate::words::applied;
 
 #[derive(Deserialize)]
 struct ApplyLimit {
@@ -77,40 +78,20 @@ pub(crate) fn call(ops: Ops, name: &str, arguments: Value) -> Option<Operation> 
     })
 }
 
-/// A bucket as it is at this moment.
-struct BucketNow {
-    bucket: Bucket,
-    level: f64,
-    is_cooling_down: bool,
-}
-
-impl BucketNow {
-    fn new(bucket: Bucket, ops: &Ops) -> Self {
-        let level = tokens(bucket.level(ops.now()));
-        let is_cooling_down = bucket.blocked_until().is_some_and(|until| until > ops.now());
-        Self { bucket, level, is_cooling_down }
-    }
-}
-
 impl ToJson for BucketNow {
     fn to_json(&self) -> Value {
         json!({
             "dimension": self.bucket.dimension().as_str(),
             "limit": self.bucket.limit().to_json(),
             "level": self.level,
-            "coolingDownUntil": self.bucket.blocked_until().filter(|_| self.is_cooling_down).map(instant),
+            "coolingDownUntil": self.cooling_down_until.map(instant),
         })
     }
 }
 
 impl ToJson for Applied {
     fn to_json(&self) -> Value {
-        json!(match self {
-            Self::Created => "created",
-            Self::Unchanged => "unchanged",
-            Self::Repaired => "repaired",
-            _ => "changed",
-        })
+        json!(applied(self))
     }
 }
 

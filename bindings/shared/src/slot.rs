@@ -1,98 +1,19 @@
-//! A slot whose call runs in the other language. The SDK runs the slot in a task, whose closure waits for the end of the
-//! call.
+//! Operations on a slot.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_sdk::{Dimension, LimitError, Slot, SlotBuilder};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use sluice_sdk::Dimension;
 
+use crate::answer::{Answer, Bytes, Kind, Operation, begin, operation};
 use crate::arguments::{Number, OwnReply, headers, read, usage};
 use crate::failure::Failure;
 use crate::grant::OfReply;
-use crate::target::{Answer, Bytes, Kind, Operation, begin, operation};
-use crate::values::{basis, instant, ms};
-
-/// How the closure of a slot ended without success.
-enum NoSuccess {
-    /// The call failed.
-    CallFailed,
-    Limit(LimitError),
-}
-
-impl From<LimitError> for NoSuccess {
-    fn from(error: LimitError) -> Self {
-        Self::Limit(error)
-    }
-}
-
-/// The task that holds the slot.
-type Running = JoinHandle<Result<(), NoSuccess>>;
-
-/// A slot that is under way. If it is dropped before its end, the slot is given back, and its tokens stay as taken: the
-/// vendor may have counted them.
-pub(crate) struct RunningSlot {
-    slot: Slot,
-    end: Option<(oneshot::Sender<bool>, Running)>,
-}
-
-/// A slot that the caller has.
-pub(crate) struct HeldSlot {
-    slot: Slot,
-    running: Mutex<Option<RunningSlot>>,
-}
-
-impl RunningSlot {
-    /// Waits for the start. If this future is dropped, nothing is held.
-    pub(crate) async fn start(builder: SlotBuilder) -> Result<Self, LimitError> {
-        let (started, starts) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
-        let run = builder.run(async move |slot: Slot| {
-            let _ = started.send(slot);
-            match ended.await {
-                Ok(true) => Err(NoSuccess::CallFailed),
-                _ => Ok(()),
-            }
-        });
-        // Callers wait in the order in which they came: the wait begins here, and not when a task is scheduled.
-        let mut run = Box::pin(run);
-        let started = tokio::select! {
-            biased;
-            slot = starts => slot,
-            ended = &mut run => {
-                return Err(match ended {
-                    Err(NoSuccess::Limit(error)) => error,
-                    _ => LimitError::Closed,
-                });
-            }
-        };
-        let slot = started.map_err(|_| LimitError::Closed)?;
-        Ok(Self { slot, end: Some((end, tokio::spawn(run))) })
-    }
-
-    pub(crate) fn delivered(self) -> Answer {
-        let slot = self.slot.clone();
-        let value = json!({
-            "acquiringMs": ms(slot.acquiring()),
-            "startAt": instant(slot.start_at()),
-            "basis": basis(slot.basis()),
-            "concurrencyLimits": slot.concurrency_limits().iter().map(Dimension::as_str).collect::<Vec<_>>(),
-        });
-        let made = Kind::Slot(Arc::new(HeldSlot { slot, running: Mutex::new(Some(self)) }));
-        Answer { value, made: Some(made.into()), ..Answer::default() }
-    }
-}
-
-impl Drop for RunningSlot {
-    fn drop(&mut self) {
-        if let Some((_, task)) = self.end.take() {
-            task.abort();
-        }
-    }
-}
+use crate::held::{HeldSlot, RunningSlot};
+use crate::values::{instant, ms};
+use crate::words::basis;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,18 +33,29 @@ struct Used {
     used: Number,
 }
 
+/// A slot that has started, with what is told of it.
+pub(crate) fn delivered(running: RunningSlot) -> Answer {
+    let slot = running.slot().clone();
+    let value = json!({
+        "acquiringMs": ms(slot.acquiring()),
+        "startAt": instant(slot.start_at()),
+        "basis": basis(slot.basis()),
+        "concurrencyLimits": slot.concurrency_limits().iter().map(Dimension::as_str).collect::<Vec<_>>(),
+    });
+    let made = Kind::Slot(Arc::new(HeldSlot { slot, running: Mutex::new(Some(running)) }));
+    Answer { value, made: Some(made.into()), ..Answer::default() }
+}
+
 pub(crate) fn call(held: &Arc<HeldSlot>, name: &str, arguments: Value, bytes: Bytes) -> Option<Operation> {
     let held = Arc::clone(held);
     Some(match name {
         // Waits until what the slot held is given back, 3 s at most. The second time, it does nothing.
         "end" => begin(read::<End>(name, arguments), |End { has_failed }| {
             operation(async move {
-                let running = held.running.lock().take().and_then(|mut running| running.end.take());
-                let Some((end, task)) = running else { return Ok(()) };
-                let _ = end.send(has_failed);
-                match task.await {
-                    Ok(Err(NoSuccess::Limit(error))) => Err(error),
-                    _ => Ok(()),
+                let running = held.running.lock().take();
+                match running {
+                    Some(running) => running.end(has_failed).await,
+                    None => Ok(()),
                 }
             })
         }),

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sluice_sdk::reservations::{ReservationTracker, Tracked};
 use sluice_sdk::{EstimatorConfig, TokenEstimator};
 
+use crate::answer::{Answer, Kind, Operation, Target, operation};
 use crate::arguments::read;
 use crate::failure::Failure;
-use crate::grant::HeldGrant;
-use crate::target::{Answer, Kind, Operation, Target, operation};
+use crate::held::HeldGrant;
 use crate::values::ToJson as _;
 
 pub(crate) fn call(tracker: &ReservationTracker, name: &str, _arguments: Value) -> Option<Operation> {

@@ -5,18 +5,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_sdk::admission::{Admission, Shed};
 use sluice_sdk::core::{Amount, Timestamp};
-use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Observed, ObservedLevel, ObservedLimit, Penalty, Refilled};
+use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Observed, Penalty, Refilled};
 use sluice_sdk::reservations::{Reservation, StaleReport};
-use sluice_sdk::{Basis, Closed, Decision, Dimension, Released, Replied, RetryIn, Settled, Ticket};
+use sluice_sdk::{Closed, Decision, Dimension, Released, Replied, RetryIn, Settled, Ticket};
+
+use crate::words::{action, level, limit, settled, tokens};
 
 /// A value that can be handed to another language.
 pub(crate) trait ToJson {
     fn to_json(&self) -> Value;
-}
-
-/// An amount in tokens: the nearest number of 53 bits.
-pub(crate) fn tokens(amount: Amount) -> f64 {
-    amount.to_string().parse().unwrap_or(f64::NAN)
 }
 
 /// Milliseconds.
@@ -28,15 +25,6 @@ pub(crate) fn ms(time: Duration) -> f64 {
 pub(crate) fn instant(at: Timestamp) -> Value {
     let micros = Duration::from_micros(u64::try_from(at.micros()).unwrap_or_default());
     json!(ms(micros))
-}
-
-pub(crate) const fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Table => "table",
-        Basis::LocalShare => "local_share",
-        Basis::Shadow => "shadow",
-        _ => "unchecked",
-    }
 }
 
 impl ToJson for () {
@@ -97,45 +85,20 @@ impl ToJson for Released {
 
 impl ToJson for Settled {
     fn to_json(&self) -> Value {
-        let (outcome, amount, not_charged) = match *self {
-            Self::AsTaken => ("as_taken", Amount::ZERO, Amount::ZERO),
-            Self::Returned(amount) => ("returned", amount, Amount::ZERO),
-            Self::Owed(amount) => ("owed", amount, Amount::ZERO),
-            Self::Capped { taken, not_charged } => ("capped", taken, not_charged),
-            _ => ("unknown", Amount::ZERO, Amount::ZERO),
-        };
-        json!({ "outcome": outcome, "amount": tokens(amount), "notCharged": tokens(not_charged) })
+        let (outcome, amount, not_charged) = settled(*self);
+        json!({ "outcome": outcome, "amount": amount, "notCharged": not_charged })
     }
 }
 
 impl ToJson for Decision {
     fn to_json(&self) -> Value {
-        let action = match self {
-            Self::RetryInline { .. } => "retry_inline",
-            Self::Requeue { .. } => "requeue",
-            Self::GiveUp => "give_up",
-            _ => "not_refused",
-        };
-        json!({ "action": action, "waitMs": self.wait().map(ms), "delaySeconds": self.delay_seconds() })
+        json!({ "action": action(*self), "waitMs": self.wait().map(ms), "delaySeconds": self.delay_seconds() })
     }
 }
 
 impl ToJson for Observed {
     fn to_json(&self) -> Value {
-        let (level, lowered_by) = match self.level {
-            ObservedLevel::NotSaid => ("not_said", None),
-            ObservedLevel::NoGrant => ("no_grant", None),
-            ObservedLevel::Agrees => ("agrees", None),
-            ObservedLevel::Lowered(amount) => ("lowered", Some(tokens(amount))),
-            _ => ("stale", None),
-        };
-        let (limit, reported) = match self.limit {
-            ObservedLimit::NotSaid => ("not_said", None),
-            ObservedLimit::NotLower => ("not_lower", None),
-            ObservedLimit::Lower(amount) => ("lower", Some(tokens(amount))),
-            ObservedLimit::Adopted(amount) => ("adopted", Some(tokens(amount))),
-            _ => ("unknown", None),
-        };
+        let ((level, lowered_by), (limit, reported)) = (level(self.level), limit(self.limit));
         json!({
             "level": level, "loweredBy": lowered_by, "limit": limit, "reportedLimit": reported,
             "unreadable": self.unreadable,

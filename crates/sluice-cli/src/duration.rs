@@ -1,3 +1,5 @@
+//! Times on the command line.
+
 use std::time::Duration;
 
 /// Parses a time, as the settings do: "5s", "1m 30s", "250ms", or plain seconds.

@@ -10,16 +10,16 @@ mod picture;
 mod reader;
 #[cfg(test)]
 pub(crate) mod sample;
+mod share;
 #[cfg(test)]
 mod tests;
 mod used;
 
-pub(crate) use bucket::{
-    BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, ShareOfSlots, ShareView, has_ended, is_overdue,
-};
+pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has_ended, is_overdue};
 #[cfg(test)]
 pub(crate) use history::PointUse;
 pub(crate) use history::{Point, Series, Total};
 pub(crate) use number::seconds;
 pub(crate) use picture::{Cost, FaultView, Picture, RowKind, View};
 pub(crate) use reader::{MOST_PAGES, SurveyReader, SurveyReading, interval};
+pub(crate) use share::{ShareOfSlots, ShareView};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::timestamp::{CLOCK_ERROR, Timestamp};
+use crate::timestamp::{CLOCK_ERROR, Timestamp, whole_micros};
 
 /// Bounds of DynamoDB's clock minus this machine's, in microseconds; above zero, this machine is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl ClockOffset {
     /// of a host, and the round trip: one reply within 2.98 s is enough.
     #[must_use]
     pub fn usable_micros(self) -> Option<(i64, i64)> {
-        let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
+        let error = whole_micros(CLOCK_ERROR);
         let lowest = self.lower.max(self.upper.saturating_sub(error));
         let highest = self.upper.min(self.lower.saturating_add(error));
         (lowest <= highest).then_some((lowest, highest))
@@ -99,7 +99,7 @@ impl OffsetEstimate {
     /// Takes in a reply that arrived at `now`. If it contradicts earlier replies, a clock was set, or runs at
     /// another speed: everything known is forgotten.
     pub fn note(&mut self, reply: ClockOffset, now: Timestamp) {
-        let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
+        let kept = whole_micros(KEPT);
         let (since, young) = match self.young {
             Some((since, young)) if (0..kept).contains(&now.micros_since(since)) => (since, young.and(reply)),
             // This half is full. A clock that went back also ends it.

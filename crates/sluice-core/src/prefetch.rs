@@ -23,10 +23,10 @@ use core::time::Duration;
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::plan::batch::LEAST_CALLS;
-use crate::plan::rate::{RatePlanner, span_micros};
+use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::statement::Update;
-use crate::timestamp::Timestamp;
+use crate::timestamp::{Timestamp, whole_micros};
 
 /// How long a lot may be used. A longer time saves writes. It also keeps tokens longer from processes that
 /// need them, the longest after a crash.
@@ -120,7 +120,7 @@ impl Lot {
     /// Whether the lot may be used. By a clock that went back, the lot was taken in the future, and nothing
     /// is known of its age.
     fn is_fresh(&self, now: Timestamp) -> bool {
-        self.taken_at <= now && now.micros_since(self.taken_at) <= span_micros(USE_BY)
+        self.taken_at <= now && now.micros_since(self.taken_at) <= whole_micros(USE_BY)
     }
 }
 
@@ -143,7 +143,7 @@ impl Demand {
     /// lot is used shrinks the lot, so that amount is taken as well: in a full bucket it would overflow.
     pub fn next_lot(&mut self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
         let since = self.since.replace(now).unwrap_or(now);
-        let elapsed = now.micros_since(since).max(span_micros(LEAST_MEASURED));
+        let elapsed = now.micros_since(since).max(whole_micros(LEAST_MEASURED));
         let lately = per_second(core::mem::take(&mut self.granted).plus(asked), elapsed);
         // Demand goes up at once, and down by halves.
         self.per_second = lately.max(Amount::from_micros(self.per_second.plus(lately).micros() / 2));
@@ -164,5 +164,5 @@ fn per_second(amount: Amount, elapsed_micros: i64) -> Amount {
 }
 
 fn share_of_a_second(per_second: Amount, span: Duration) -> Amount {
-    Amount::clamped(i128::from(per_second.micros()) * i128::from(span_micros(span)) / 1_000_000)
+    Amount::clamped(i128::from(per_second.micros()) * i128::from(whole_micros(span)) / 1_000_000)
 }

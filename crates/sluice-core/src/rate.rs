@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::decimal::{self, DecimalError};
+use crate::timestamp::whole_micros;
 
 /// Tokens that flow back into a bucket, as an integer of 10^-12 tokens a second. A daily limit is a small
 /// rate: one call a day, in millionths, would be off by 5 %.
@@ -43,17 +44,17 @@ impl Rate {
 
     /// Tokens gained in `span`, rounded down. Never below zero: a `span` cannot lie before an anchor.
     pub(crate) fn accrued_floor(self, span: Duration) -> Amount {
-        Amount::clamped((whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))
+        Amount::clamped((i128::from(whole_micros(span)) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 
     /// Tokens gained in `span`, rounded up.
     pub(crate) fn accrued_ceil(self, span: Duration) -> Amount {
-        Amount::clamped(-(-whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))
+        Amount::clamped(-(-i128::from(whole_micros(span)) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 
     /// Whether [`accrued_floor`](Self::accrued_floor) reaches `amount` in `span`, without a division.
     pub(crate) fn has_accrued(self, span: Duration, amount: Amount) -> bool {
-        whole_micros(span) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
+        i128::from(whole_micros(span)) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
     }
 
     /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches
@@ -111,10 +112,6 @@ impl Rate {
     pub(crate) fn fraction(self, numerator: u32, denominator: u32) -> Self {
         Self(Amount::from_micros(self.0).fraction(numerator, denominator).micros())
     }
-}
-
-fn whole_micros(span: Duration) -> i128 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX).into()
 }
 
 impl FromStr for Rate {

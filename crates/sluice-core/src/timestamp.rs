@@ -85,7 +85,8 @@ impl core::ops::Sub for Timestamp {
     }
 }
 
-fn whole_micros(span: Duration) -> i64 {
+/// The whole microseconds of a span, as far as there is room for them.
+pub(crate) fn whole_micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 

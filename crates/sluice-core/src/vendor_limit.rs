@@ -1,3 +1,5 @@
+//! The limits that a vendor reports, and what a bucket does about one that is lower than its own.
+
 use core::time::Duration;
 
 use crate::amount::Amount;

@@ -1,16 +1,20 @@
-//! Declares, lists and removes buckets: what an operator does, and the CLI on the operator's behalf.
+//! Declares and removes buckets: what an operator does, and the CLI on the operator's behalf.
 
-use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Amount, AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
-    OnLowerLimit, Operand, RatePlanner, Row, RowError, ShareName, Split, Timestamp, on_lower_limit,
+    Bucket, Change, Dimension, InvalidLimit, Limit, Load, MOST_INLINE_LEASES, OnLowerLimit, RatePlanner, Split,
+    Timestamp, on_lower_limit,
 };
-
-use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
+use sluice_table::{Resend, StoreError, Written};
 
 use crate::ops::Ops;
+use read::parse;
 
+mod error;
+mod read;
 mod slot_shares;
+
+pub use error::{BucketError, BucketFault, LimitsError};
+pub use read::BucketRow;
 
 /// What applying a limit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,195 +34,7 @@ pub enum Applied {
     },
 }
 
-/// A bucket's row as it was listed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct BucketRow {
-    /// Its key.
-    pub key: String,
-    /// The bucket, or why its row cannot be read.
-    pub bucket: Result<Bucket, BucketFault>,
-}
-
-impl BucketRow {
-    /// Reads the row with this key.
-    #[must_use]
-    pub fn read(key: String, row: &impl Row) -> Self {
-        let bucket = Dimension::new(&key).map_err(BucketFault::from);
-        Self { bucket: bucket.and_then(|dimension| Ok(Bucket::read(&dimension, row)?)), key }
-    }
-}
-
-/// Why a row that is not a lease is not a bucket either.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BucketFault {
-    /// The key is not a dimension.
-    #[error(transparent)]
-    Key(#[from] DimensionError),
-    /// An attribute is missing or invalid.
-    #[error(transparent)]
-    Row(#[from] RowError),
-}
-
-/// Why nothing can be said about a bucket, or done to it.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BucketError {
-    /// The table has no bucket of this name.
-    #[error(
-        "unknown dimension {dimension}: table {table:?} has no such bucket; declare it with `sluice buckets apply`"
-    )]
-    Unknown {
-        /// The dimension.
-        dimension: Dimension,
-        /// The table that was asked.
-        table: String,
-    },
-    /// The row of the bucket cannot be read.
-    #[error(
-        "the row of {dimension} cannot be read: {source}; {}", source.advice()
-    )]
-    Corrupt {
-        /// The dimension.
-        dimension: Dimension,
-        /// The attribute, and what is wrong with it.
-        source: RowError,
-    },
-    /// The table did not answer.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// Why a limit could not be applied.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LimitsError {
-    /// The bucket's row cannot be read, or the table did not answer.
-    #[error(transparent)]
-    Bucket(#[from] BucketError),
-    /// The change is invalid.
-    #[error("{dimension}: {source}")]
-    Limit {
-        /// The dimension.
-        dimension: Dimension,
-        /// What is wrong.
-        source: InvalidLimit,
-    },
-    /// Callers write their leases inline, in the bucket's row, and the row would grow too large.
-    #[error(
-        "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row; a row holds {most} at \
-         most: lower the capacity, raise the cost of a call, split the bucket, or use lease rows (SLUICE_LEASES=concurrent)"
-    )]
-    TooLargeForInline {
-        /// The dimension.
-        dimension: Dimension,
-        /// The bucket's capacity in calls of the default cost.
-        calls: u64,
-        /// The most inline leases of a bucket.
-        most: usize,
-    },
-    /// Calls hold slots that a share is to have.
-    #[error(
-        "{dimension}: {held} slots are still held by calls that began before the change; the shares have what was free so \
-         far, and together no more than the limit: apply the file again when those calls have ended"
-    )]
-    SlotsHeld {
-        /// The dimension.
-        dimension: Dimension,
-        /// The slots that are still to move.
-        held: Amount,
-    },
-    /// A share is to have a row that another bucket has.
-    #[error(
-        "{dimension}: its share {share} is to have the row {row}, and another bucket has this name: give the share another \
-         name, or remove that bucket"
-    )]
-    NameTaken {
-        /// The dimension.
-        dimension: Dimension,
-        /// The share.
-        share: ShareName,
-        /// The row.
-        row: Dimension,
-    },
-    /// A limit for a row that has the slots of a share.
-    #[error(
-        "{0} is the row of a share, whose slots are a part of its bucket's: change `[bucket.shares]` of that bucket instead"
-    )]
-    RowOfShare(Dimension),
-    /// A change of shares has not come to its end.
-    #[error(
-        "{0}: a change of its shares is under way, and its parts are not known before that is done; apply the file of \
-         limits again"
-    )]
-    SharesChange(Dimension),
-    /// The row changed in every try.
-    #[error("the row of {0} changed during every try; nothing was applied: try again")]
-    Contended(Dimension),
-}
-
-impl From<StoreError> for LimitsError {
-    fn from(error: StoreError) -> Self {
-        Self::Bucket(error.into())
-    }
-}
-
 impl Ops {
-    /// Reads one bucket; `None` if there is none of this name. Takes at most a request (4.2 s).
-    ///
-    /// # Errors
-    /// [`BucketError`] if the row cannot be read or the table does not answer.
-    pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, BucketError> {
-        let row = self.store.read(dimension.as_str()).await?;
-        row.map(|row| parse(dimension, &row)).transpose()
-    }
-
-    /// Reads the load row of a bucket of any type: what sweeps measured, and what each caller used. A
-    /// measurement that cannot be read counts as none. Takes at most a request (4.2 s).
-    ///
-    /// # Errors
-    /// [`StoreError`] if the table does not answer.
-    pub async fn load(&self, dimension: &Dimension) -> Result<Load, StoreError> {
-        let row = self.store.read(&Load::key(dimension)).await?;
-        let load = row.and_then(|row| Load::read(dimension, &Attributes(&row)).ok());
-        Ok(load.unwrap_or_else(|| Load::none(dimension)))
-    }
-
-    /// Reads every bucket, sorted by key. A scan: for people, not for calls. Takes at most 20.2 s for each
-    /// page of a megabyte.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the table does not answer.
-    pub async fn buckets(&self) -> Result<Vec<BucketRow>, StoreError> {
-        let mut scan = Scan {
-            segment: 0,
-            segments: 1,
-            filter: "NOT (begins_with(#key, :lease) OR begins_with(#key, :load) OR begins_with(#key, :ticket))".into(),
-            consistency: Consistency::Eventual,
-            names: AttributeNames::of(&[KEY]),
-            values: vec![
-                (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
-                (":load".into(), Operand::Text(LOAD_PREFIX.into())),
-                (":ticket".into(), Operand::Text(TICKET_PREFIX.into())),
-            ],
-            projection: None,
-            page: None,
-            from: None,
-        };
-        let mut rows = Vec::new();
-        loop {
-            let page = self.store.scan(&scan).await?;
-            rows.extend(page.rows.iter().map(|row| BucketRow::read(value_text(row, KEY), &Attributes(row))));
-            scan.from = page.next;
-            if scan.from.is_none() {
-                break;
-            }
-        }
-        rows.sort_by(|a: &BucketRow, b| a.key.cmp(&b.key));
-        Ok(rows)
-    }
-
     /// Checks whether [`apply_limit`](Self::apply_limit) would accept this limit, without the table.
     ///
     /// # Errors
@@ -429,9 +245,4 @@ impl Ops {
         }
         Ok(true)
     }
-}
-
-fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, BucketError> {
-    let corrupt = |source| BucketError::Corrupt { dimension: dimension.clone(), source };
-    Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
 }

@@ -1,3 +1,5 @@
+//! How a release ended.
+
 /// How a release ended. Each outcome is fine for the caller; the last two show that something else was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use sluice_core::{Cost, Dimension, retry_after};
 
 use crate::api::error::AcquireError;
-use crate::api::request::{Quantity, RequestError};
+use crate::api::quantity::Quantity;
+use crate::api::request::{RequestError, cost_of};
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -157,7 +158,7 @@ impl<'a> IntoFuture for Admit<'a> {
                 let (dimension, asked) = self.parse()?;
                 decide(inner, &dimension, asked).await
             };
-            shadow::spare(inner, deciding.await, || Admission::Admitted(Admitted::default()))
+            shadow::or_in_shadow(inner, deciding.await, || Admission::Admitted(Admitted::default()))
         })
     }
 }
@@ -165,7 +166,7 @@ impl<'a> IntoFuture for Admit<'a> {
 impl Admit<'_> {
     fn parse(&self) -> Result<(Dimension, AdmissionAsk), RequestError> {
         let dimension = Dimension::new(self.dimension)?;
-        let cost: Cost = self.cost.parse(self.dimension)?;
+        let cost: Cost = cost_of(self.dimension, &self.cost)?;
         let backlog = self.backlog.as_ref().map(|backlog| {
             backlog.used().map_err(|source| RequestError::Cost {
                 dimension: self.dimension.to_owned(),

@@ -20,13 +20,15 @@ use crate::lane::shadow;
 use crate::lane::unclaimed::UnclaimedGrant;
 use crate::telemetry::span;
 
+pub(crate) mod held_leases;
 pub(crate) mod outcome;
 pub(crate) mod renew;
 mod settle;
 
 use smallvec::SmallVec;
 
-use crate::grant::renew::HeldLeases;
+use crate::grant::held_leases::HeldLeases;
+use crate::grant::renew::Keeper;
 use crate::lane::part::{Hold, Part, Parts, line_of};
 
 /// Permission to call the vendor.
@@ -56,6 +58,7 @@ impl Grant {
         let (at, took, basis) = (unclaimed.at, unclaimed.took, unclaimed.basis);
         let parts = unclaimed.into_parts();
         let leases = HeldLeases::of(&inner, &parts, lease_for, renews);
+        leases.iter().for_each(|leases| inner.extensions.of::<Keeper>().add(&inner, leases));
         let mut grant = Self::of(inner, parts, at, took);
         grant.leases.extend(leases);
         grant.basis = basis;
@@ -180,7 +183,7 @@ impl Grant {
         let released = self.inner.background.spawn(&runtime, releasing.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
         span.record("sluice.outcome", name_of(&result));
-        shadow::spare(&self.inner, result, || Released::GivenBack)
+        shadow::or_in_shadow(&self.inner, result, || Released::GivenBack)
     }
 
     /// Releases the grant, and waits for at most `RELEASE_WAIT`. The release then goes on by itself.

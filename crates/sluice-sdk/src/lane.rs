@@ -22,6 +22,7 @@ pub(crate) mod inner;
 mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
+mod one_bucket;
 mod own_line;
 pub(crate) mod parallel;
 pub(crate) mod part;

@@ -1,3 +1,5 @@
+//! The operations of DynamoDB that are used.
+
 /// An operation of DynamoDB's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::clock::whole_micros;
+
 /// What is known of a request that got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -69,15 +71,10 @@ impl Backoff {
         self.cap
     }
 
-    /// The longest wait after `attempt` failures (0 for the first).
+    /// The longest wait after `attempt` failures (0 for the first). The wait is [`random_wait_up_to`] this.
     #[must_use]
     pub fn ceiling(self, attempt: u32) -> Duration {
         self.base.saturating_mul(1 << attempt.min(16)).min(self.cap)
-    }
-
-    /// The wait after `attempt` failures. `below` draws a number from 0 to its argument, both included.
-    pub fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
-        Duration::from_micros(below(u64::try_from(self.ceiling(attempt).as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// The longest that the first `waits` waits take together.
@@ -100,15 +97,43 @@ pub fn random_up_to(most: u64) -> u64 {
     fastrand::u64(..=most)
 }
 
+/// A random wait from zero to `longest`, both included: those that begin to wait at one time do not end at one time.
+#[must_use]
+pub fn random_wait_up_to(longest: Duration) -> Duration {
+    Duration::from_micros(random_up_to(whole_micros(longest)))
+}
+
+/// A random wait from half of `mean` to one and a half of it: those that wait again and again do not meet each time.
+#[must_use]
+pub fn random_wait_around(mean: Duration) -> Duration {
+    mean / 2 + random_wait_up_to(mean)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn waits_grow_to_the_cap_and_never_beyond() {
-        let longest: Vec<u128> = (0..6).map(|n| Backoff::DEFAULT.delay(n, |most| most).as_millis()).collect();
+        let longest: Vec<u128> = (0..6).map(|n| Backoff::DEFAULT.ceiling(n).as_millis()).collect();
         assert_eq!(longest, [25, 50, 100, 200, 200, 200]);
-        assert_eq!(Backoff::DEFAULT.delay(3, |_| 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn random_waits_fill_their_range_and_stay_in_it() {
+        let second = Duration::from_secs(1);
+        let ranges = [
+            (random_wait_up_to as fn(Duration) -> Duration, Duration::ZERO, second),
+            (random_wait_around, second / 2, second * 3 / 2),
+        ];
+        for (draw, least, most) in ranges {
+            let drawn: Vec<Duration> = (0..1_000).map(|_| draw(second)).collect();
+            let (shortest, longest) = (*drawn.iter().min().unwrap(), *drawn.iter().max().unwrap());
+            // That none of a thousand is in a tenth of the range happens once in 10^45 runs.
+            assert!((least..least + second / 10).contains(&shortest), "{shortest:?}");
+            assert!((most - second / 10..=most).contains(&longest), "{longest:?}");
+            assert_eq!(draw(Duration::ZERO), Duration::ZERO);
+        }
     }
 
     #[test]

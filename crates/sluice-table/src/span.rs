@@ -1,3 +1,5 @@
+//! The span of a request, as OpenTelemetry names its fields.
+
 use tracing::Span;
 use tracing::field::Empty;
 

@@ -18,7 +18,7 @@ mod watch;
 mod write;
 mod written;
 
-pub use breaker::{Heard, Since};
+pub use breaker::{Heard, HeardSince};
 pub use connection::Store;
 pub use error::StoreError;
 pub use exchange::{AttemptTimeout, CREDENTIALS_TIMEOUT};

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{ClockOffset, FutureAnchor, OffsetEstimate, Timestamp};
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_micros};
 use crate::requests;
 
 /// If the machine's two clocks move apart by more than this, one of them jumped. With a smaller value, a busy
@@ -112,8 +112,8 @@ impl TableClock {
         // suspended between the reading of the one clock and of the other.
         (0..2).find_map(|_| {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
-            let is_same = local.micros().saturating_sub(steady).abs_diff(local_minus_steady) <= micros(JUMP);
-            let is_young = steady.saturating_sub(replied_at).unsigned_abs() <= micros(GOOD_FOR);
+            let is_same = local.micros().saturating_sub(steady).abs_diff(local_minus_steady) <= whole_micros(JUMP);
+            let is_young = steady.saturating_sub(replied_at).unsigned_abs() <= whole_micros(GOOD_FOR);
             (is_same && is_young).then(|| self.bracketed(local, steady))
         })
     }
@@ -162,7 +162,7 @@ impl TableClock {
         let mut replies = self.replies();
         let local_minus_steady = received.micros().saturating_sub(steady);
         let before = self.local_minus_steady.load(Ordering::Acquire);
-        if before != NEVER && local_minus_steady.abs_diff(before) > micros(JUMP) {
+        if before != NEVER && local_minus_steady.abs_diff(before) > whole_micros(JUMP) {
             // What the replies showed is about the clock before it jumped.
             replies.estimate = OffsetEstimate::default();
         }
@@ -204,7 +204,8 @@ impl TableClock {
     /// even so: a clock that is set during each request must not hide the time for ever.
     fn doubts(&self, replies: &mut Replies, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
         let (local_way, steady_way) = (received.micros_since(sent.local), steady.saturating_sub(sent.steady));
-        let was_doubted = std::mem::replace(&mut replies.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));
+        let was_doubted =
+            std::mem::replace(&mut replies.is_doubted, local_way.abs_diff(steady_way) > whole_micros(JUMP));
         if !replies.is_doubted {
             return false;
         }
@@ -249,10 +250,6 @@ impl TableClock {
     fn replies(&self) -> MutexGuard<'_, Replies> {
         self.replies.lock()
     }
-}
-
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

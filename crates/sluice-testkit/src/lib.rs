@@ -51,6 +51,6 @@ pub use faults::{Alteration, Answered, Call, Fault, Faults, Gate};
 pub use link::metered;
 pub use meter::{Meter, Usage};
 pub use operation::Operation;
-pub use profile::{DynamoProfile, Latencies};
+pub use profile::DynamoProfile;
 pub use rights::Rights;
 pub use server::{Server, ServerError};

@@ -43,15 +43,15 @@ pub struct DynamoProfile {
 /// Source of the defaults: the load tests of zae-limiter on DynamoDB (average server times), and a
 /// millisecond of network within a Region.
 #[derive(Clone, Copy, Debug)]
-pub struct Latencies {
+struct Latencies {
     /// The network's time, there and back.
-    pub round_trip: Duration,
+    round_trip: Duration,
     /// The mean service time of `GetItem` and of any other read.
-    pub read: Duration,
+    read: Duration,
     /// The mean service time of `UpdateItem`, `PutItem` and `DeleteItem`.
-    pub write: Duration,
+    write: Duration,
     /// The mean service time of `TransactWriteItems`.
-    pub transaction: Duration,
+    transaction: Duration,
 }
 
 impl Default for Latencies {
@@ -97,15 +97,9 @@ impl DynamoProfile {
     /// A service with the default latencies. On a paused clock, two runs with one seed are the same.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self::with_latencies(seed, Latencies::default())
-    }
-
-    /// A service with other latencies.
-    #[must_use]
-    pub fn with_latencies(seed: u64, latencies: Latencies) -> Self {
         let service =
             Service { held: HashSet::new(), throughput: Throughput::default(), random: fastrand::Rng::with_seed(seed) };
-        Self { latencies, service: Arc::new(Mutex::new(service)) }
+        Self { latencies: Latencies::default(), service: Arc::new(Mutex::new(service)) }
     }
 
     /// Carries a request to the service and its reply back. `apply` applies the request; `refuse` makes a

@@ -44,12 +44,6 @@ impl Vendors {
         &KNOWN
     }
 
-    /// The text of a profile that is compiled in: what an own profile starts from.
-    #[must_use]
-    pub fn text_of(vendor: &str) -> Option<&'static str> {
-        BUILTIN.iter().find(|(name, _)| *name == vendor).map(|(_, text)| *text)
-    }
-
     /// The same with another profile, which takes the place of a profile of the same vendor.
     ///
     /// # Errors

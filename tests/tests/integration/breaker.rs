@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sluice_sdk::{AcquireError, Basis, Client, LimitError, OnUnavailable, Outcome, Request, RetryReason, StoreError};
 use sluice_testkit::{Fault, Operation};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::{events, listen};
 use crate::kind::Kind;
@@ -321,13 +322,23 @@ fn the_outage_ends_although_the_runtime_that_found_it_does_not_run() {
     assert!(first.block_on(client.acquire(RPM)).unwrap().granted().is_some(), "the next request is the probe");
     hang(&world);
     first.block_on(goes_out(&client));
-    world.dynamo.faults().clear();
     drop(first);
+    let probed = Arc::new(Notify::new());
+    let seen = Arc::clone(&probed);
+    world.dynamo.faults().draw(move |call| match call.operation {
+        Operation::GetItem => {
+            seen.notify_one();
+            None
+        }
+        // No request of a caller is the probe.
+        _ => Some(Fault::Hang),
+    });
     second.block_on(async {
-        let began = std::time::Instant::now();
+        assert!(is_out(&client.acquire(RPM).await));
+        timeout(OUTAGE, probed.notified()).await.expect("the second runtime probes");
+        world.dynamo.faults().clear();
         while is_out(&client.acquire(RPM).await) {
             sleep(Duration::from_millis(20)).await;
         }
-        assert!(began.elapsed() < Duration::from_millis(1_900), "the second runtime probes: {:?}", began.elapsed());
     });
 }

@@ -1,3 +1,5 @@
+//! Figures of a report: percentiles, ratios, and rounding.
+
 /// The percentile of sorted microseconds, in milliseconds: the least value that `percent` of `sorted` do not
 /// exceed.
 #[allow(clippy::cast_precision_loss)]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, COMMON, Lease, Limit, Load, NOTE_EVERY, SlotLine, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, Lease, Limit, Load, NOTE_EVERY, SlotLine, Timestamp};
 
 use super::number::{per_second, seconds, tokens};
+use super::share::ShareView;
 use super::used::UseBounds;
 
 /// A bucket in a picture. Amounts are tokens or slots; instants are seconds since the epoch.
@@ -60,43 +61,6 @@ pub(crate) struct BucketView {
     pub(crate) version: i64,
     /// Its shares, and the part that no share has; none of a bucket without shares.
     pub(crate) shares: Vec<ShareView>,
-}
-
-/// One line of a bucket with shares.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct ShareView {
-    /// `common` is the part that no share has.
-    pub(crate) name: String,
-    /// What it was promised.
-    pub(crate) capacity: f64,
-    /// Tokens a second; 0 for slots.
-    pub(crate) refill_rate: f64,
-    /// Below zero if starts are booked ahead.
-    pub(crate) level: f64,
-    /// What others leave when they borrow.
-    pub(crate) lends_above: f64,
-    pub(crate) is_background: bool,
-    /// Tokens taken of it per second since the previous survey, whoever took them; `None` if unknown.
-    pub(crate) used_per_sec: Option<f64>,
-    /// The part of that which callers of others took.
-    pub(crate) lent_per_sec: Option<f64>,
-    /// Only for slots.
-    pub(crate) slots: Option<ShareOfSlots>,
-}
-
-/// What becomes of the slots of a share.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct ShareOfSlots {
-    /// Held of its row, by whomever.
-    pub(crate) held: f64,
-    /// The part of that which callers of others hold.
-    pub(crate) lent: f64,
-    /// Held by its callers of the rows of others.
-    pub(crate) borrowed: f64,
-    /// Whether its row is being made or emptied: nobody takes slots of it.
-    pub(crate) is_closed: bool,
-    /// Whether it has a row that can be read.
-    pub(crate) has_row: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -186,7 +150,7 @@ impl BucketView {
         let OtherRows { mut leases, load, slot_lines, before } = other_rows;
         let limit = &bucket.whole_limit();
         let shares = match slot_lines.is_empty() {
-            true => ShareView::all(bucket, before.as_ref(), at),
+            true => ShareView::all(bucket, before.as_ref().map(|before| (&before.bucket, before.at)), at),
             false => slot_lines.iter().map(ShareView::of_slots).collect(),
         };
         // For concurrency the level as stored: the reader should see it if there are more free slots than the
@@ -226,59 +190,6 @@ impl BucketView {
 
     pub(crate) fn is_concurrent(&self) -> bool {
         self.kind == "concurrent"
-    }
-}
-
-impl ShareView {
-    fn all(bucket: &Bucket, before: Option<&Before>, at: Timestamp) -> Vec<Self> {
-        if !bucket.has_shares() {
-            return Vec::new();
-        }
-        let before = before.filter(|before| before.bucket.split() == bucket.split() && before.at < at);
-        let lines = bucket.every_line();
-        let mut shares: Vec<Self> = lines.iter().map(|line| Self::new(line, before, at)).collect();
-        // The shares first.
-        shares.rotate_left(1);
-        shares
-    }
-
-    fn of_slots(line: &SlotLine) -> Self {
-        let (held, lent, borrowed) = (tokens(line.held()), tokens(line.lent), tokens(line.borrowed));
-        Self {
-            name: line.name().to_owned(),
-            capacity: tokens(line.guaranteed),
-            refill_rate: 0.0,
-            level: tokens(line.free.unwrap_or_default()),
-            lends_above: tokens(line.lends_above),
-            is_background: line.is_background,
-            used_per_sec: None,
-            lent_per_sec: None,
-            slots: Some(ShareOfSlots { held, lent, borrowed, is_closed: line.is_closed, has_row: line.free.is_some() }),
-        }
-    }
-
-    fn new(line: &Bucket, before: Option<&Before>, at: Timestamp) -> Self {
-        let seen = before.map(|before| (before, before.bucket.clone().seen_from(line.share())));
-        let each = |(before, amount): (&Before, f64)| amount / at.since(before.at).as_secs_f64();
-        let used = seen.as_ref().and_then(|(before, seen)| {
-            // What a reply of the vendor took is no use.
-            let is_lowered = seen.observed() != line.observed();
-            let used = UseBounds::of_line(seen, before.at, line).filter(|_| !is_lowered)?;
-            Some((*before, used.least))
-        });
-        let lent =
-            seen.as_ref().map(|(before, seen)| (*before, tokens(line.lent().minus(seen.lent()).max(Amount::ZERO))));
-        Self {
-            name: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
-            capacity: tokens(line.limit().capacity()),
-            refill_rate: per_second(line.limit().refill_rate()),
-            level: tokens(line.level(at)),
-            lends_above: tokens(line.lends_above()),
-            is_background: line.is_background(),
-            used_per_sec: used.map(each),
-            lent_per_sec: lent.map(each),
-            slots: None,
-        }
     }
 }
 

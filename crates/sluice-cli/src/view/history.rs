@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::bucket::BucketView;
 
 /// How far back the history goes.
-pub(super) const SPAN_SECS: f64 = 3_600.0;
+const SPAN_SECS: f64 = 3_600.0;
 /// The most points of a bucket: one a second.
 const MOST_POINTS: usize = 3_600;
 /// The most points of all buckets together, about 65 MB. With more than 555 buckets the series get shorter.

@@ -6,9 +6,9 @@ use sluice_ops::Survey;
 use sluice_sdk::StoreError;
 use sluice_sdk::core::Timestamp;
 
-use super::bucket::ShareView;
 use super::picture::RowKind;
 use super::sample::{Row, lease, lease_that_borrowed, survey, swept};
+use super::share::ShareView;
 use super::*;
 
 const TPM: &str = "openai#tpm";

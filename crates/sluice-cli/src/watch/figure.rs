@@ -8,7 +8,7 @@ use crate::view::BucketView;
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-pub(super) const GOOD: Color = Color::Green;
+const GOOD: Color = Color::Green;
 pub(super) const SCARCE: Color = Color::Yellow;
 pub(super) const BAD: Color = Color::Red;
 pub(super) const USE: Color = Color::Cyan;

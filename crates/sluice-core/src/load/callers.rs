@@ -17,7 +17,7 @@ use crate::schema::{
     self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_BEFORE, USED_NOW,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update};
-use crate::timestamp::Timestamp;
+use crate::timestamp::{Timestamp, whole_micros};
 
 /// How often a process notes what it used of a bucket: once a minute. More often costs more writes; more
 /// rarely shows use later.
@@ -242,7 +242,7 @@ const fn draw(version: i64) -> u32 {
 }
 
 fn length() -> i64 {
-    i64::try_from(USE_PERIOD.as_micros()).unwrap_or(i64::MAX)
+    whole_micros(USE_PERIOD)
 }
 
 fn period(now: Timestamp) -> i64 {

@@ -12,7 +12,7 @@ use super::expired_holders::is_not_a_number;
 use crate::dimension::Dimension;
 use crate::schema::{self, CROWD, CROWD_BEFORE, CROWD_PERIOD, Field, REFUSED, Row};
 use crate::statement::{Operand, Statement, Update};
-use crate::timestamp::Timestamp;
+use crate::timestamp::{Timestamp, whole_micros};
 
 /// How often a process notes itself while its callers want slots: 8 s. A longer time costs fewer writes, and
 /// the crowd follows later.
@@ -85,8 +85,7 @@ impl Crowd {
 }
 
 fn period(now: Timestamp) -> i64 {
-    let length = i64::try_from(NOTE_EVERY.as_micros()).unwrap_or(i64::MAX);
-    now.micros().div_euclid(length)
+    now.micros().div_euclid(whole_micros(NOTE_EVERY))
 }
 
 /// The first try of a note, with the number of callers refused since the last note: it joins the period of

@@ -3,8 +3,8 @@
 //! A caller that has to wait for a slot draws a number: the count of numbers drawn so far, in the load row of its
 //! bucket. The bucket's row counts how many have been served, in the write that takes the slot. So two counts say
 //! how many stand before a caller, however many wait. The order is advice: a take needs free slots, and no number.
-//! Whoever knows nothing of it takes as before, and a count that is wrong costs order, or a moment in which a
-//! slot is idle, and never a slot.
+//! A client that does not know of numbers takes slots as before. A wrong count can change the order, or leave a slot
+//! idle for a moment. It never loses a slot.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;

@@ -370,7 +370,3 @@ impl<'a> RatePlanner<'a> {
         Update { key: self.bucket.key(), statement, values }
     }
 }
-
-pub(crate) fn span_micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
-}

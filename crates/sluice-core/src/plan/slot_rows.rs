@@ -306,12 +306,12 @@ fn remove(bucket: &Bucket) -> Delete {
     Delete { key: bucket.key(), statement: &REMOVE, values }
 }
 
-/// The transaction that gives `free` slots to the lines that lack some, in their order; `None` if not even a call
-/// comes of it.
+/// Returns the transaction that gives `free` slots to the lines that lack some, in their order; `None` if no line
+/// would get a whole call.
 fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Option<Vec<Write>> {
     let call = to.whole().cost_per_call();
     let (mut writes, mut grows) = (Vec::new(), false);
-    // The vendor's pause is for all rows.
+    // A cool-down of the vendor holds for all rows.
     let cools_until = lines.first().and_then(|own| own.now?.blocked_until()).filter(|until| *until > now);
     for (at, line) in lines.iter().enumerate() {
         let whole = line.wanted.is_some() && line.lacks() <= free;

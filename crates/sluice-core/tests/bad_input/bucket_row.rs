@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{
-    ADMITTED, ADMITTED_INLINE, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Field,
-    LAST_REFILL_AT, LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    AttributeFault, CAPACITY, COST_PER_CALL, COUNTED, Field, LAST_REFILL_AT, LIMIT_TYPE, OF_BUCKET, PROTOCOL,
+    REFILL_RATE, Row as _, RowError, SHARES, TOKENS, VERSION,
 };
 use sluice_core::{
     Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineRelease,
@@ -14,23 +14,7 @@ use sluice_core::{
     Timestamp,
 };
 
-use crate::row::{Item, Value, any_row, change, number_text};
-
-const NAMES: &[&str] = &[
-    CAPACITY,
-    TOKENS,
-    REFILL_RATE,
-    LAST_REFILL_AT,
-    COST_PER_CALL,
-    LIMIT_TYPE,
-    VERSION,
-    BLOCKED_UNTIL,
-    ADMITTED,
-    ADMITTED_INLINE,
-    COUNTED,
-    CAPPED,
-    LEASES,
-];
+use crate::row::{Item, Value, any_row, change, number_text, shares};
 
 fn read(row: &Item) -> Result<Bucket, RowError> {
     Bucket::read(&Dimension::new("openai#rpm").unwrap(), row)
@@ -142,13 +126,16 @@ proptest! {
     }
 
     #[test]
-    fn one_faulty_attribute_is_named(row in sound(), name in prop::sample::select(NAMES), to in change()) {
+    fn one_faulty_attribute_is_named(row in sound(), name in prop::sample::select(&OF_BUCKET[..]), to in change()) {
         let row = row.with(name, to);
         if let Err(error) = read(&row) {
             prop_assert!(may_show_at(name, error.attribute), "{name} was changed: {error}");
             match (&error.fault, row.field(error.attribute)) {
                 (AttributeFault::Missing, None) | (AttributeFault::WrongType { .. }, Some(_)) => {}
                 (AttributeFault::BadValue { .. }, Some(Field::Number(_) | Field::Text(_))) => {}
+                // A share in the map.
+                (AttributeFault::BadValue { .. }, Some(Field::Other)) if error.attribute == SHARES => {}
+                (AttributeFault::TooNew { .. }, Some(Field::Number(_))) if error.attribute == PROTOCOL => {}
                 (fault, field) => panic!("{fault:?} of {field:?}"),
             }
         }
@@ -156,7 +143,7 @@ proptest! {
 
     #[test]
     fn whatever_can_be_read_can_be_planned_from(
-        row in sound(), name in prop::sample::select(NAMES), number in number_text(), now in any::<i64>(),
+        row in sound(), name in prop::sample::select(&OF_BUCKET[..]), number in number_text(), now in any::<i64>(),
     ) {
         if let Ok(bucket) = read(&row.with(name, Some(Value::Number(number)))) {
             plan_everything(&bucket, bucket.anchor());
@@ -165,9 +152,19 @@ proptest! {
     }
 
     #[test]
-    fn no_row_panics(row in any_row(NAMES)) {
+    fn whatever_shares_can_be_read_can_be_planned_from(row in sound(), shares in shares(), now in any::<i64>()) {
+        if let Ok(bucket) = read(&row.with(SHARES, Some(Value::Map(shares)))) {
+            for line in bucket.every_line() {
+                plan_everything(&line, line.anchor());
+                plan_everything(&line, Timestamp::from_micros(now));
+            }
+        }
+    }
+
+    #[test]
+    fn no_row_panics(row in any_row(&OF_BUCKET)) {
         if let Err(error) = read(&row) {
-            prop_assert!(NAMES.contains(&error.attribute));
+            prop_assert!(OF_BUCKET.contains(&error.attribute));
         }
     }
 }

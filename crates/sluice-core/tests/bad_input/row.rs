@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sluice_core::schema::{Field, Row};
+use sluice_core::schema::{Field, LINE_ANCHOR, LINE_CAPACITY, LINE_RATE, LINE_TOKENS, Row};
 use sluice_core::{Operand, Put};
 
 /// An attribute's value of any type.
@@ -102,6 +102,7 @@ pub(crate) fn change() -> impl Strategy<Value = Option<Value>> {
         2 => "\\PC{0,20}".prop_map(|text| Some(Value::Text(text))),
         6 => number_text().prop_map(|text| Some(Value::Number(text))),
         2 => leases().prop_map(|leases| Some(Value::Map(leases))),
+        2 => shares().prop_map(|shares| Some(Value::Map(shares))),
     ]
 }
 
@@ -118,6 +119,39 @@ fn leases() -> impl Strategy<Value = BTreeMap<String, Value>> {
         1 => part,
     ];
     prop::collection::btree_map("\\PC{0,8}", entry, 0..6)
+}
+
+/// What a map of shares may be found to be: most have all that a line needs.
+pub(crate) fn shares() -> impl Strategy<Value = BTreeMap<String, Value>> {
+    let number = || {
+        prop_oneof![
+            6 => "[1-9][0-9]{0,5}(\\.[0-9]{1,9})?",
+            1 => number_text(),
+        ]
+    };
+    let needed = (number(), number(), number(), number()).prop_map(|(capacity, tokens, rate, anchor)| {
+        let of = |name: &str, text| (name.to_owned(), Value::Number(text));
+        BTreeMap::from([
+            of(LINE_CAPACITY, capacity),
+            of(LINE_TOKENS, tokens),
+            of(LINE_RATE, rate),
+            of(LINE_ANCHOR, anchor),
+        ])
+    });
+    let optional = prop_oneof![
+        8 => number().prop_map(Value::Number),
+        1 => Just(Value::Other),
+    ];
+    let optional = prop::collection::btree_map("[tacrfbxlunp]", optional, 0..4);
+    let entry = prop_oneof![
+        8 => (needed, optional).prop_map(|(mut line, optional)| {
+            line.extend(optional);
+            Value::Map(line)
+        }),
+        1 => number().prop_map(Value::Number),
+    ];
+    let name = prop_oneof![8 => "[a-z]{1,4}", 1 => "\\PC{0,8}"];
+    prop::collection::btree_map(name, entry, 0..4)
 }
 
 /// Any attributes out of `names`, with any values.

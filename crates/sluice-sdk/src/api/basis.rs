@@ -1,3 +1,5 @@
+//! What a grant is based on.
+
 /// What a grant is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,3 +1,5 @@
+//! Why an acquire returned neither a grant nor a refusal.
+
 use sluice_core::{Amount, COMMON, Cost, Dimension, RowError};
 use sluice_table::StoreError;
 

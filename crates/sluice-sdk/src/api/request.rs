@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use sluice_core::{
-    Amount, COMMON, Cost, CostError, Dimension, DimensionError, Limit, ShareName, ShareNameError, Ticket,
-};
+use sluice_core::{COMMON, Cost, CostError, Dimension, DimensionError, Limit, ShareName, ShareNameError, Ticket};
+
+use crate::api::quantity::Quantity;
 
 /// Dimensions to acquire together, each with its cost if that is not the bucket's `cost_per_call`.
 ///
@@ -31,16 +31,6 @@ pub struct Request<'a> {
 enum DimensionNames<'a> {
     One(Cow<'a, str>),
     Many(Vec<Cow<'a, str>>),
-}
-
-/// A number of tokens as a caller writes it: an `i32`, `i64`, `u32`, `u64`, `usize` or `f64`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Quantity(Number);
-
-#[derive(Clone, Debug, PartialEq)]
-enum Number {
-    Whole(i64),
-    Text(String),
 }
 
 /// Why a request is invalid, whatever the table contains.
@@ -228,7 +218,7 @@ impl<'a> Request<'a> {
         }
         match self.costs.as_slice() {
             [] => Some((name, None)),
-            [(of, cost)] if of == name => Some((name, Some(cost.parse(name).ok()?))),
+            [(of, cost)] if of == name => Some((name, Some(cost.cost().ok()?))),
             _ => None,
         }
     }
@@ -245,7 +235,7 @@ impl<'a> Request<'a> {
             }
         }
         for (name, quantity) in &self.costs {
-            let cost = quantity.parse(name)?;
+            let cost = cost_of(name, quantity)?;
             let ask = asks.get_mut(&Dimension::new(name)?);
             let ask = ask.ok_or_else(|| RequestError::CostWithoutDimension(name.to_string()))?;
             ask.cost = Some(cost);
@@ -258,70 +248,10 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Quantity {
-    pub(crate) fn parse(&self, dimension: &str) -> Result<Cost, RequestError> {
-        let cost = match &self.0 {
-            Number::Whole(tokens) => match i32::try_from(*tokens) {
-                Ok(tokens) => Cost::new(Amount::from_tokens(tokens)),
-                Err(_) => tokens.to_string().parse(),
-            },
-            Number::Text(text) => text.parse(),
-        };
-        cost.map_err(|source| RequestError::Cost { dimension: dimension.to_owned(), cost: self.to_string(), source })
-    }
-
-    /// The amount used: zero or more, rounded up.
-    pub(crate) fn used(&self) -> Result<Amount, CostError> {
-        match &self.0 {
-            Number::Whole(0) => Ok(Amount::ZERO),
-            Number::Text(text) if text.parse() == Ok(Amount::ZERO) && !text.contains(|c| matches!(c, '1'..='9')) => {
-                Ok(Amount::ZERO)
-            }
-            _ => self.parse("").map(Cost::amount).map_err(|error| match error {
-                RequestError::Cost { source, .. } => source,
-                _ => CostError::NotPositive,
-            }),
-        }
-    }
-}
-
-impl Display for Quantity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Number::Whole(tokens) => tokens.fmt(f),
-            Number::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-macro_rules! quantities {
-    ($($number:ty),*) => {$(
-        impl From<$number> for Quantity {
-            fn from(number: $number) -> Self {
-                Self(i64::try_from(number).map_or_else(|_| Number::Text(number.to_string()), Number::Whole))
-            }
-        }
-    )*};
-}
-
-quantities!(i32, i64, u32, u64, usize);
-
-impl From<f64> for Quantity {
-    fn from(number: f64) -> Self {
-        Self(Number::Text(number.to_string()))
-    }
-}
-
-impl From<Amount> for Quantity {
-    fn from(amount: Amount) -> Self {
-        Self(Number::Text(amount.to_string()))
-    }
-}
-
-impl From<Cost> for Quantity {
-    fn from(cost: Cost) -> Self {
-        Self::from(cost.amount())
-    }
+/// The cost of a call in `dimension`.
+pub(crate) fn cost_of(dimension: &str, quantity: &Quantity) -> Result<Cost, RequestError> {
+    let (dimension, cost) = (dimension.to_owned(), quantity.to_string());
+    quantity.cost().map_err(|source| RequestError::Cost { dimension, cost, source })
 }
 
 impl<'a> From<&'a str> for Request<'a> {
@@ -387,7 +317,7 @@ impl Display for DisplayedRequest<'_> {
 
 #[cfg(test)]
 mod tests {
-    use sluice_core::{LimitType, Rate};
+    use sluice_core::{Amount, LimitType, Rate};
 
     use super::*;
 

@@ -1,3 +1,5 @@
+//! The failure of the first read of a bucket, for all callers that wait for this read.
+
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;

@@ -100,7 +100,7 @@ impl Client {
         let carried = self.redeem_as_booked(request, ticket).await;
         // In shadow mode, a caller that would have to come back acquires anew, now.
         let is_over = |outcome: &Outcome| !self.inner.config.mode.is_shadow() || matches!(outcome, Outcome::Granted(_));
-        shadow::spare(&self.inner, carried, || None).map(|carried| carried.filter(is_over))
+        shadow::or_in_shadow(&self.inner, carried, || None).map(|carried| carried.filter(is_over))
     }
 
     async fn redeem_as_booked(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {

@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::grant::RELEASE_WAIT;
-use crate::grant::renew::{HeldLeases, Keeper};
+use crate::grant::held_leases::{FailedReleases, HeldLeases};
+use crate::grant::renew::Keeper;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
 use crate::lane::{noted_use, prefetch};
@@ -92,7 +93,7 @@ impl Client {
         }
         emf::flush();
         let held = held(inner);
-        let failed = inner.extensions.of::<Keeper>().failed();
+        let failed = inner.extensions.of::<FailedReleases>().all();
         let left = held.iter().flat_map(|leases| leases.left()).chain(failed);
         let left = left.map(|(dimension, lease)| Left { dimension, lease }).collect();
         let closed = Closed { cut_off, left };

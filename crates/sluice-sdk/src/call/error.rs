@@ -1,9 +1,11 @@
+//! The error of everything that belongs to a slot.
+
 use std::time::Duration;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::RetryIn;
 use crate::call::ticket::redeem::RedeemError;
-use crate::grant::renew::RenewError;
+use crate::grant::held_leases::RenewError;
 use crate::lane::release::ReleaseError;
 use crate::lane::settle::SettleError;
 use crate::vendor::penalize::PenalizeError;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::api::basis::Basis;
 use crate::grant::Grant;
-use crate::grant::renew::HeldLeases;
+use crate::grant::held_leases::HeldLeases;
 use crate::lane::settle;
 use crate::vendor::rate_limited::Reply;
 use crate::vendor::reply::Usage;

@@ -11,11 +11,11 @@ use sluice_table::LONGEST_SETTING;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::request::Quantity;
+use crate::api::quantity::Quantity;
 use crate::call::error::LimitError;
 use crate::call::held::{Ending, HeldGrant};
 use crate::grant::Grant;
-use crate::grant::renew::HeldLeases;
+use crate::grant::held_leases::HeldLeases;
 use crate::lane::task::boxed;
 use crate::vendor::reply::Usage;
 

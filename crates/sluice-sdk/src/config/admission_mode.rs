@@ -1,3 +1,5 @@
+//! Whether requests are shed.
+
 /// What [`Client::admit`](crate::Client::admit) does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

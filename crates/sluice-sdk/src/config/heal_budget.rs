@@ -1,3 +1,5 @@
+//! How much of the table healing scans may read.
+
 use std::time::Duration;
 
 use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING};

@@ -1,3 +1,5 @@
+//! Where the ids of leases come from.
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Whether limits hold, or every call goes on and is counted.
+
 /// Whether the limits hold for the calls of a client (`SLUICE_MODE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

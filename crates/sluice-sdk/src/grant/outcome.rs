@@ -1,3 +1,5 @@
+//! The answer to an acquire: a grant, or a wait.
+
 use std::sync::Arc;
 use std::time::Duration;
 

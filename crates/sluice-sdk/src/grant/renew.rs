@@ -1,48 +1,18 @@
 //! Renewal: a holder whose call goes on keeps its leases. One task for each runtime renews them.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Dimension, Timestamp, Update};
-use sluice_table::{Item, Resend, StoreError, Written};
 use tokio::runtime::Id;
 use tokio::time::sleep;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::api::error_kind::ErrorKind;
 use crate::grant::Grant;
-use crate::lane::expired_holder;
+use crate::grant::held_leases::{HeldLeases, RenewError};
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
-use crate::lane::part::{Hold, Part, Parts};
-use crate::lane::reading::parse;
-use crate::lane::release::{ReleaseError, release};
 use crate::lane::shadow;
 use crate::lane::task::boxed;
-use crate::telemetry;
-
-/// Why a lease could not be renewed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RenewError {
-    /// The lease ended and its slot was given back: someone else may hold the slot by now.
-    #[error("the lease {key} is gone: it ended, and its slot was given back")]
-    LeaseGone {
-        /// The lease.
-        key: String,
-    },
-    /// The table did not answer; the lease ends when it would have ended without the renewal.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl ErrorKind for RenewError {
-    fn kind(&self) -> &'static str {
-        "renew"
-    }
-}
 
 /// How many times in one lease time the task looks for leases to renew. A renewal may be late by one such
 /// interval. A larger number costs more passes over all leases that are held.
@@ -53,200 +23,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many grants are renewed side by side.
 const AT_ONCE: usize = 64;
-
-/// The leases of a grant.
-pub(crate) struct HeldLeases {
-    inner: Arc<Inner>,
-    state: Mutex<LeaseState>,
-    /// How long each renewal extends them.
-    length: Duration,
-    /// When the first of them ends, in microseconds since the epoch.
-    ends: AtomicI64,
-    /// Until when the task renews them, by the steady clock.
-    renewed_until: AtomicI64,
-    /// Whether one of them ended and was given back while its holder went on.
-    is_lost: AtomicBool,
-    /// The runtime whose task renews them.
-    runtime: Option<Id>,
-}
-
-#[derive(Default)]
-struct LeaseState {
-    /// What is renewed: parts whose lease is not known to be gone.
-    parts: Parts,
-    /// The names of leases that were found gone.
-    gone: Vec<String>,
-    /// Whether they are being given back, so that nobody renews them any more.
-    has_ended: bool,
-    /// Whether the client was closed and gives them back.
-    is_closed: bool,
-    /// Whether they are given back.
-    are_back: bool,
-    /// The end of the client waits for it.
-    token: Option<TaskTrackerToken>,
-}
-
-impl HeldLeases {
-    /// Registers the leases of `parts`; `None` if they have none.
-    pub(crate) fn of(inner: &Arc<Inner>, parts: &[Part], length: Duration, renews: bool) -> Option<Arc<Self>> {
-        let ends = parts.iter().filter_map(Part::lease_ends).min()?;
-        let parts = parts.iter().filter(|part| part.lease_ends().is_some()).cloned().collect();
-        let leases = Arc::new(Self {
-            inner: Arc::clone(inner),
-            state: Mutex::new(LeaseState { parts, token: Some(inner.background.token()), ..LeaseState::default() }),
-            length,
-            ends: AtomicI64::new(ends.micros()),
-            renewed_until: AtomicI64::new(if renews { i64::MAX } else { i64::MIN }),
-            is_lost: AtomicBool::new(false),
-            runtime: inner.background.runtime().map(|runtime| runtime.id()),
-        });
-        inner.extensions.of::<Keeper>().add(inner, &leases);
-        Some(leases)
-    }
-
-    pub(crate) fn ends(&self) -> Timestamp {
-        Timestamp::from_micros(self.ends.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
-    }
-
-    /// Renews them until then, by the steady clock; always for `i64::MAX`, not for `i64::MIN`.
-    pub(crate) fn renew_until(&self, steady: i64) {
-        self.renewed_until.store(steady, Ordering::Release);
-    }
-
-    /// Whether the lease of `part` was found gone.
-    pub(crate) fn is_gone(&self, part: &Part) -> bool {
-        let state = self.state.lock();
-        !state.gone.is_empty() && renewal(part, Timestamp::default()).is_some_and(|(key, _)| state.gone.contains(&key))
-    }
-
-    /// Whether half of their time has passed. If the time is not known, the leases may end at any moment.
-    fn is_due(&self, now: Option<Timestamp>, steady: i64) -> bool {
-        let is_half_over = now.is_none_or(|now| self.ends().since(now) <= self.length / 2);
-        is_half_over && steady < self.renewed_until.load(Ordering::Acquire) && !self.renewable().is_empty()
-    }
-
-    /// The parts to renew.
-    fn renewable(&self) -> Parts {
-        let state = self.state.lock();
-        if state.has_ended { Parts::new() } else { state.parts.clone() }
-    }
-
-    /// Extends the leases to one lease time from now, and never shortens them.
-    async fn renew(&self) -> Result<(), RenewError> {
-        let ends = self.inner.patient.time().await?.after(self.length).ceil_to_second();
-        let parts = self.renewable();
-        let Renewed { gone, failure } = send(&self.inner, &parts, ends).await;
-        self.found_gone(&gone);
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        self.ends.fetch_max(ends.micros(), Ordering::AcqRel);
-        match self.state.lock().gone.last().cloned() {
-            Some(key) => Err(RenewError::LeaseGone { key }),
-            None => Ok(()),
-        }
-    }
-
-    /// Records leases that a renewal found gone, each once. A lease that was released while its renewal was
-    /// under way is gone for that reason.
-    fn found_gone(&self, gone: &[String]) {
-        if gone.is_empty() {
-            return;
-        }
-        let mut state = self.state.lock();
-        if state.has_ended {
-            return;
-        }
-        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts)
-            .into_iter()
-            .partition(|part| renewal(part, Timestamp::default()).is_some_and(|(key, _)| gone.contains(&key)));
-        state.parts = kept;
-        for part in lost {
-            let Some((key, _)) = renewal(&part, Timestamp::default()) else { continue };
-            tracing::warn!(
-                event = "lease.gone",
-                lease = key,
-                "the lease ended and its slot was given back while the call went on: another call may run beside it"
-            );
-            state.gone.push(key);
-            expired_holder::found(&self.inner, &part.entry);
-            self.is_lost.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Ends the renewals: the leases are about to be given back. Returns false if that was done already, because
-    /// the client was closed.
-    pub(crate) fn end(&self) -> bool {
-        let mut state = self.state.lock();
-        state.has_ended = true;
-        !state.is_closed
-    }
-
-    /// Whether `part` is one of them.
-    pub(crate) fn covers(&self, part: &Part) -> bool {
-        let name = |part: &Part| renewal(part, Timestamp::default()).map(|(key, _)| key);
-        let wanted = name(part);
-        wanted.is_some() && self.state.lock().parts.iter().any(|part| name(part) == wanted)
-    }
-
-    /// Notes how the release by their holder ended. After the client was closed, it says nothing.
-    pub(crate) fn released(&self, are_back: bool) {
-        let left = if are_back { Vec::new() } else { self.left() };
-        let mut state = self.state.lock();
-        if state.is_closed {
-            return;
-        }
-        (state.are_back, state.token) = (are_back, None);
-        drop(state);
-        if !left.is_empty() && self.inner.background.is_closing() {
-            self.inner.extensions.of::<Keeper>().0.lock().failed.extend(left);
-        }
-    }
-
-    fn dimensions(&self) -> String {
-        let state = self.state.lock();
-        state.parts.iter().map(|part| part.entry.dimension.as_str()).collect::<Vec<_>>().join(",")
-    }
-
-    /// What is not given back yet: buckets, and the names of the leases.
-    pub(crate) fn left(&self) -> Vec<(Dimension, String)> {
-        let state = self.state.lock();
-        if state.are_back {
-            return Vec::new();
-        }
-        let name = |part: &Part| {
-            let (key, _) = renewal(part, Timestamp::default())?;
-            Some((part.entry.dimension.clone(), key))
-        };
-        state.parts.iter().filter_map(name).collect()
-    }
-
-    /// Gives the leases back although their holder has not released them: the client is closed.
-    pub(crate) async fn close(&self) -> Result<(), ReleaseError> {
-        let parts = {
-            let mut state = self.state.lock();
-            if std::mem::replace(&mut state.has_ended, true) {
-                return Ok(());
-            }
-            state.is_closed = true;
-            state.parts.clone()
-        };
-        let released = release(&self.inner, parts).await;
-        let mut state = self.state.lock();
-        (state.are_back, state.token) = (released.is_ok(), None);
-        released.map(drop)
-    }
-}
-
-impl std::fmt::Debug for HeldLeases {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HeldLeases").field("ends", &self.ends()).finish_non_exhaustive()
-    }
-}
 
 impl Grant {
     /// Extends the grant's leases to one lease time from now, and never shortens them; no leases, no request.
@@ -261,7 +37,7 @@ impl Grant {
         for leases in self.leases() {
             renewed = renewed.and(leases.renew().await);
         }
-        shadow::spare(self.inner(), renewed, || ())
+        shadow::or_in_shadow(self.inner(), renewed, || ())
     }
 }
 
@@ -274,8 +50,6 @@ struct Kept {
     held: Vec<Weak<HeldLeases>>,
     /// The runtimes whose tasks renew. Each renews what was granted there: a task ends with its runtime.
     running: Vec<Id>,
-    /// What could not be given back while the client was closed.
-    failed: Vec<(Dimension, String)>,
 }
 
 /// The task of a runtime. If it ends in any other way than by itself, as with its runtime, the next grant there
@@ -295,7 +69,8 @@ impl Drop for RenewalTask {
 }
 
 impl Keeper {
-    fn add(self: Arc<Self>, inner: &Arc<Inner>, leases: &Arc<HeldLeases>) {
+    /// Renews these leases from now on, by the task of the runtime that they were granted on.
+    pub(crate) fn add(self: Arc<Self>, inner: &Arc<Inner>, leases: &Arc<HeldLeases>) {
         let mut kept = self.0.lock();
         if kept.held.len() == kept.held.capacity() {
             kept.held.retain(|held| held.strong_count() > 0);
@@ -317,16 +92,11 @@ impl Keeper {
         self.0.lock().held.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What could not be given back while the client was closed.
-    pub(crate) fn failed(&self) -> Vec<(Dimension, String)> {
-        self.0.lock().failed.clone()
-    }
-
     /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
     fn held_or_end(&self, runtime: Id) -> Option<Vec<Arc<HeldLeases>>> {
         let mut kept = self.0.lock();
         kept.held.retain(|held| held.strong_count() > 0);
-        let is_here = |leases: &Arc<HeldLeases>| leases.runtime == Some(runtime);
+        let is_here = |leases: &Arc<HeldLeases>| leases.runtime() == Some(runtime);
         let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
         if here.is_empty() {
             kept.running.retain(|id| *id != runtime);
@@ -369,52 +139,4 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
             due = rest;
         }
     }
-}
-
-/// The result of a renewal: the names of the leases that were gone, and why others could not be renewed.
-struct Renewed {
-    gone: Vec<String>,
-    failure: Option<StoreError>,
-}
-
-/// Sends the renewals of `parts`. A lease that fails or is gone does not keep the others from being renewed.
-async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
-    let mut renewed = Renewed { gone: Vec::new(), failure: None };
-    let renewals = parts.iter().filter_map(|part| renewal(part, ends).map(|renewal| (part, renewal)));
-    for (part, (key, update)) in renewals {
-        // Setting the same end twice equals setting it once. A failed condition may show a later end.
-        let outcome = match inner.patient.update(&update, Resend::Always).await {
-            Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
-            Ok(Written::ConditionFailed(Some(row))) if still_holds(part, &row) => telemetry::RenewalOutcome::Renewed,
-            Ok(Written::ConditionFailed(_)) => {
-                renewed.gone.push(key);
-                telemetry::RenewalOutcome::Gone
-            }
-            Err(error) => {
-                renewed.failure = Some(error);
-                telemetry::RenewalOutcome::Failed
-            }
-        };
-        telemetry::renewal(part.entry.label(), outcome);
-    }
-    renewed
-}
-
-/// The write that renews the lease of `part`, and the lease's name.
-fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
-    let dimension = &part.entry.dimension;
-    match &part.hold {
-        Hold::Inline(inline) => {
-            let update = sluice_core::renew_inline(dimension.to_string(), &inline.id, ends);
-            Some((format!("{dimension}/{}", inline.id.as_str()), update))
-        }
-        _ => part.lease().map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
-    }
-}
-
-/// Whether the row whose condition failed still has the lease: a bucket's row outlives its leases.
-fn still_holds(part: &Part, row: &Item) -> bool {
-    let Hold::Inline(inline) = &part.hold else { return true };
-    let bucket = parse(&part.entry, row).ok();
-    bucket.as_ref().and_then(Bucket::inline).is_some_and(|leases| leases.contains(&inline.id))
 }

@@ -7,7 +7,7 @@ use sluice_ops::Released;
 use sluice_vendors::{Counted, Kept};
 
 use crate::api::basis::Basis;
-use crate::api::request::Quantity;
+use crate::api::quantity::Quantity;
 use crate::grant::Grant;
 use crate::lane::entry::Entry;
 use crate::lane::part::{Hold, Part};
@@ -48,7 +48,7 @@ impl Grant {
         part.used = None;
         let used = as_vendor_counts(part, used);
         match settle_part(&inner, part, used).await {
-            Err(error) if error.is_of_table() => shadow::spare(&inner, Err(error), || Settled::AsTaken),
+            Err(error) if error.is_of_table() => shadow::or_in_shadow(&inner, Err(error), || Settled::AsTaken),
             settled => settled,
         }
     }

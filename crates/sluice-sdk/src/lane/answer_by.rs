@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use sluice_table::{CREDENTIALS_TIMEOUT, Heard, Since, StoreError};
+use sluice_table::{CREDENTIALS_TIMEOUT, Heard, HeardSince, StoreError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::lane::inner::Inner;
@@ -43,7 +43,7 @@ impl<'a> AnswerBy<'a> {
             }
             let (now, since) = (Instant::now(), self.inner.store.heard_since(self.heard));
             let more = match since {
-                Since::FetchedCredentials => CREDENTIALS_TIMEOUT,
+                HeardSince::FetchedCredentials => CREDENTIALS_TIMEOUT,
                 _ if now > self.until + LATE => self.inner.store.answer_within(),
                 _ => Duration::ZERO,
             };
@@ -54,13 +54,13 @@ impl<'a> AnswerBy<'a> {
         }
     }
 
-    fn late(&self, since: Since) -> StoreError {
+    fn late(&self, since: HeardSince) -> StoreError {
         let operation = "acquire";
         let within = self.inner.store.answer_within().as_secs_f64();
         let message = format!("no answer within {within} s (SLUICE_ANSWER_WITHIN)");
         match since {
-            Since::Answered => StoreError::Contended { operation, message },
-            Since::FetchedCredentials | Since::Silent => {
+            HeardSince::Answered => StoreError::Contended { operation, message },
+            HeardSince::FetchedCredentials | HeardSince::Silent => {
                 StoreError::Unavailable { operation, message, maybe_applied: true }
             }
         }

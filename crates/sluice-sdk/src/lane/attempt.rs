@@ -8,17 +8,15 @@ use sluice_table::StoreError;
 
 use crate::api::error::AcquireError;
 use crate::api::no_ticket::NoTicket;
-use crate::api::refusal::contended;
-use crate::api::request::{Ask, Payer, cost_in};
-use crate::lane::answer_by::AnswerBy;
+use crate::api::request::{Ask, Payer};
 use crate::lane::entry::Entry;
 use crate::lane::fallback::charge;
 use crate::lane::inner::Inner;
-use crate::lane::reading::{known, of_share};
-use crate::lane::setback::Taken;
+use crate::lane::one_bucket::{in_time, take_one};
+use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
-use crate::lane::wants::{Want, want, wants_waiting};
+use crate::lane::wants::{Want, wants_waiting};
 use crate::lane::{shadow, slot_lines};
 use crate::telemetry;
 
@@ -41,31 +39,6 @@ pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cos
 
 fn ask(entry: &Entry, cost: Option<Cost>) -> Ask {
     Ask { dimension: entry.dimension.clone(), cost, share: Payer::Named(entry.share.clone()) }
-}
-
-pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
-    let answer = take_known(inner, Arc::clone(&entry), cost, terms).await;
-    match &answer {
-        Err(error) if slot_lines::is_share_gone(inner, error).await => {
-            let entry = match entry.share_of() {
-                Some((bucket, share)) => inner.entry_of(bucket, Some(share)),
-                None => entry,
-            };
-            take_known(inner, entry, cost, terms).await
-        }
-        _ => answer,
-    }
-}
-
-async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
-    entry = of_share(inner, entry).await?;
-    let limit = match entry.limit() {
-        Some(limit) => limit,
-        None => *known(inner, &entry).await?.bucket.limit(),
-    };
-    let cost = cost_in(&entry.dimension, cost, &limit)?;
-    let want = want(inner, entry, &limit, cost)?;
-    slot_lines::take(inner, &[want], terms).await
 }
 
 /// Takes what is asked for, or returns why not.
@@ -126,14 +99,6 @@ pub(crate) fn book_not_in_time(inner: &Arc<Inner>, asks: &[Ask], terms: Terms, e
     })
 }
 
-/// A caller that waits has a deadline of its own.
-pub(super) async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
-    match terms.stays {
-        true => taking.await,
-        false => AnswerBy::new(inner).wait(taking).await?,
-    }
-}
-
 /// Returns the answer for the caller. An outage may be answered locally.
 fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: LaneAnswer) -> LaneAnswer {
     let answer = match answer {
@@ -151,16 +116,13 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
                 }
             }
         }
-        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Taken::Refused(
-            asks().first().map_or_else(|| unreachable!("no request is empty"), |ask| contended(&ask.dimension)),
-        )),
         Ok(Taken::Refused(mut retry)) => {
             if let Some(asked) = slot_lines::asked(inner, &retry.dimension) {
                 retry.dimension = asked;
             }
             Ok(Taken::Refused(retry))
         }
-        Err(error) => Err(slot_lines::as_asked(inner, error)),
+        Err(error) => Setback::of(slot_lines::as_asked(inner, error), &asks()[0].dimension).answer(),
         granted @ Ok(Taken::Granted(_)) => granted,
     };
     match &answer {

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// in quiet times; shorter meets the conflict again.
 const CONTENDED_FOR: Duration = Duration::from_secs(10);
 
-/// How long callers follow one that waits, whose own queue then says that it does.
+/// How long callers follow one that moves to the queue for inline leases. After that, the queue itself shows that
+/// somebody waits.
 const FOLLOW_FOR: Duration = Duration::from_secs(1);
 
 /// So many writes of others a second keep a bucket contended: a transaction would meet every sixth of them.
@@ -39,20 +40,20 @@ impl Contended {
     }
 
     /// The place of a caller among those of this process that want slots of the bucket.
-    pub(crate) fn comes(&self) -> u64 {
+    pub(crate) fn place(&self) -> u64 {
         let mut state = self.0.lock();
         state.came += 1;
         state.came
     }
 
     /// Notes that this process met another writer.
-    pub(crate) fn met(&self) {
+    pub(crate) fn note_conflict(&self) {
         self.0.lock().until = Some(Instant::now() + CONTENDED_FOR);
     }
 
-    /// Notes that a caller of this process waits for slots, and stands in another queue in a moment: those that come
-    /// after it follow.
-    pub(crate) fn waits(&self) {
+    /// Notes that a caller of this process waits for slots, and is about to move to the queue for inline leases.
+    /// Callers that come after it go there too.
+    pub(crate) fn note_waiter(&self) {
         let mut state = self.0.lock();
         let until = Instant::now() + FOLLOW_FOR;
         state.until = Some(state.until.map_or(until, |known| known.max(until)));

@@ -108,7 +108,7 @@ impl InlineAsk {
     /// How long the caller stays in the queue.
     fn patience(&self, inner: &Inner) -> QueuePatience {
         match self {
-            Self::Take { terms, .. } => terms.queue_patience(inner),
+            Self::Take { terms, .. } => terms.queue_patience(inner.config.on_unavailable),
             // A release is never answered locally: what the table holds is given back to the table.
             Self::Release { until, .. } => QueuePatience {
                 stays: until.saturating_duration_since(Instant::now()),
@@ -145,7 +145,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
     let lane = &*want.entry.inline;
     let (cost, borrows) = (want.cost, &want.borrows);
     let ask = || InlineAsk::Take { id: id.clone(), cost, borrows: borrows.clone(), terms, unconfirmed: None };
-    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
         QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,
         QueueResult::Answered(InlineOutcome::Released(_)) | QueueResult::Lost => Err(stopped("UpdateItem").into()),

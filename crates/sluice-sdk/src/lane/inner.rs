@@ -1,3 +1,5 @@
+//! What all clones of a client share, and the entries of its buckets by their names.
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -101,13 +103,13 @@ impl Inner {
         self.cache.entry(dimension, share, || self.now())
     }
 
-    /// The bucket as a share sees it that the bucket has, as a reply shows.
+    /// The entry of a share that the bucket has, as a reply showed.
     pub(crate) fn line_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
         self.cache.entry(dimension, share, || self.now())
     }
 
-    /// What stands for the share of a bucket that is known to have no such line in its row: the share's own row, or
-    /// the common line if there is no such share.
+    /// The entry to use instead, if the bucket's row is known to have no line for the share: that of the share's own
+    /// row, or that of the common line if the bucket has no such share.
     fn instead(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
         let common = self.cache.get(dimension, None)?;
         let bucket = common.reading()?.bucket;

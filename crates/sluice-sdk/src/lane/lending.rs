@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
+use sluice_table::random_wait_around;
 
 use crate::extensions::Extensions;
 
@@ -28,7 +29,7 @@ struct Pause {
 impl Pause {
     /// From now on, and not for all borrowers at once.
     fn from(now: Timestamp, length: Duration) -> Self {
-        Self { until: now.after(length.mul_f64(0.5 + fastrand::f64())), length }
+        Self { until: now.after(random_wait_around(length)), length }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
 /// lease. Two transactions on one row collide, and plain updates do not.
 async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entry = &wants[0].entry;
-    let terms = Terms { came: entry.extensions.of::<Contended>().comes(), ..terms };
+    let terms = Terms { came: entry.extensions.of::<Contended>().place(), ..terms };
     let is_crowded = entry.reading().is_some_and(|reading| reading.bucket.is_waited_for(inner.now()))
         || entry.extensions.of::<Contended>().is_now()
         || entry.inline.get().is_some_and(|lane| !lane.is_idle());

@@ -16,7 +16,7 @@ pub(crate) fn stopped(operation: &'static str) -> StoreError {
     StoreError::Unavailable { operation, message, maybe_applied: true }
 }
 
-/// Runs futures in parallel and returns their results in order. A single future runs in the caller's task.
+/// Runs futures in parallel, each in a task of its own, and returns their results in order. A single future runs in the caller's task.
 pub(crate) async fn in_parallel<T: Send + 'static>(
     mut futures: Vec<impl Future<Output = T> + Send + 'static>,
 ) -> Result<Vec<T>, Stopped> {
@@ -30,6 +30,27 @@ pub(crate) async fn in_parallel<T: Send + 'static>(
         results.push(finished(task.await)?);
     }
     Ok(results)
+}
+
+/// Runs futures in parallel in the caller's task, without a task of their own, and returns their results in order. If
+/// the caller is dropped, so are they.
+pub(super) async fn in_parallel_here<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let std::task::Poll::Ready(done) = std::pin::Pin::new(future).poll(context)
+            {
+                *output = Some(done);
+            }
+        }
+        match outputs.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
 }
 
 /// Returns the result of a task. A panic of the task continues in the caller that waits for it.

@@ -1,3 +1,5 @@
+//! What a grant holds of each bucket: tokens, or slots with their lease.
+
 use std::sync::Arc;
 
 use sluice_core::{Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp};

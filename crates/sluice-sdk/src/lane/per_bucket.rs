@@ -10,6 +10,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest, refused};
 use crate::lane::inner::Inner;
 use crate::lane::no_grant::too_late;
+use crate::lane::parallel::in_parallel_here;
 use crate::lane::poll::{Poll, WaitContext, pause_until_return};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
@@ -37,7 +38,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     // All parts join their queues before any of them is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
     let (mut held, mut refusals, mut failure) = (None::<UnclaimedGrant>, Vec::new(), None);
-    for answer in side_by_side(parts).await {
+    for answer in in_parallel_here(parts).await {
         match answer {
             Ok(Taken::Granted(unclaimed)) => match &mut held {
                 Some(held) => held.join(unclaimed),
@@ -83,7 +84,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
                 return Ok(Taken::Granted(held));
             };
             drop(held);
-            if !setback.is_waited_out(terms.queue_patience(inner)) {
+            if !setback.is_waited_out(terms.queue_patience(inner.config.on_unavailable)) {
                 return setback.answer();
             }
             let crowd = wants[at].entry.load.crowd();
@@ -121,25 +122,6 @@ async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer 
         true => inline::take(inner, want, terms).await,
         false => tokens::take(inner, want, terms).await,
     }
-}
-
-pub(super) async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
-    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, output) in futures.iter_mut().zip(&mut outputs) {
-            if output.is_none()
-                && let std::task::Poll::Ready(done) = std::pin::Pin::new(future).poll(context)
-            {
-                *output = Some(done);
-            }
-        }
-        match outputs.iter().all(Option::is_some) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }
 
 /// Returns the longest refusal that is known without a request, for a caller that does not wait.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use sluice_core::Limit;
-use sluice_table::{Backoff, Store, random_up_to};
+use sluice_table::{Backoff, Store, random_wait_up_to};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::refusal::RetryReason;
@@ -103,9 +103,9 @@ impl Poll {
             _ if full && !context.gives_back && context.next_look.is_some() => context.next_look.unwrap_or_default(),
             // All processes know when a cool-down ends: they spread their looks after it as at a full bucket.
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
-                retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(context.crowd).max(SPREAD)))
+                retry.wait.min(longest).saturating_add(random_wait_up_to(for_crowd(context.crowd).max(SPREAD)))
             }
-            _ => drawn_up_to(longest),
+            _ => random_wait_up_to(longest),
         };
         let left = context.until.map(|until| until.saturating_duration_since(Instant::now()));
         let last_look = left.map(|left| left.saturating_sub(LAST_LOOK)).filter(|at| *at >= longest / 2);
@@ -152,7 +152,7 @@ impl Poll {
 pub(crate) fn spread_after_cool_down(waited: Duration, limit: Option<&Limit>, left: Duration) -> Duration {
     let fills_in = limit.and_then(|limit| limit.refill_rate().time_for(limit.capacity()));
     let longest = (waited / SPREAD_SHARE).min(LONGEST_SPREAD).min(left / 2);
-    drawn_up_to(fills_in.map_or(longest, |fills_in| longest.min(fills_in)))
+    random_wait_up_to(fills_in.map_or(longest, |fills_in| longest.min(fills_in)))
 }
 
 /// Returns the longest pause of each of `crowd` processes at a full bucket.
@@ -171,11 +171,7 @@ pub(crate) async fn pause_until_return(store: &Store, pause: Duration, returns: 
 
 /// How long after the return of DynamoDB callers look again.
 pub(crate) fn spread_after_return() -> Duration {
-    drawn_up_to(SPREAD_AFTER_RETURN)
-}
-
-fn drawn_up_to(longest: Duration) -> Duration {
-    Duration::from_micros(random_up_to(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)))
+    random_wait_up_to(SPREAD_AFTER_RETURN)
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
     let waiting: Vec<_> = slots.map(|want| WaitingForSlot::join(&want.entry, want.cost)).collect();
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
-    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));
     match lane.take(|| ask.clone(), stays, serve).await {
         QueueResult::Answered(answer) => answer,
         QueueResult::Behind(setback) => behind(inner, wants, setback),

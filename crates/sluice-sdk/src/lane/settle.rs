@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
-use crate::api::request::Quantity;
+use crate::api::quantity::Quantity;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::stopped;

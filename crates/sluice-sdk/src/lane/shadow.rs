@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Cost, Timestamp};
-use sluice_table::StoreError;
 use tokio::time::{Instant, timeout};
 
 use crate::api::basis::Basis;
@@ -16,12 +15,12 @@ use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::{Ask, RequestError};
-use crate::lane::attempt::{in_time, take_one};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::one_bucket::{in_time, take_one};
+use crate::lane::parallel::in_parallel_here;
 use crate::lane::part::{Hold, Part, Parts};
-use crate::lane::per_bucket::side_by_side;
-use crate::lane::setback::Taken;
+use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::telemetry;
@@ -39,7 +38,7 @@ const LEAST_TIME: Duration = Duration::from_millis(200);
 pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> UnclaimedGrant {
     let entries: Vec<_> = asks.iter().map(|ask| inner.entry_for(ask)).collect();
     let takes = asks.iter().zip(&entries).map(|(ask, entry)| Box::pin(take_now(inner, entry, ask.cost, terms)));
-    let answers = side_by_side(takes.collect()).await;
+    let answers = in_parallel_here(takes.collect()).await;
     let (now, patience) = (inner.now(), terms.patience());
     let (mut held, mut passed) = (None::<UnclaimedGrant>, Parts::new());
     for ((ask, entry), answer) in asks.iter().zip(&entries).zip(answers) {
@@ -79,10 +78,7 @@ async fn take_now(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>, te
             .await
             .unwrap_or_else(|_| Ok(Taken::Refused(contended(&entry.dimension)))),
     };
-    match answer {
-        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Taken::Refused(contended(&entry.dimension))),
-        answer => answer,
-    }
+    answer.or_else(|error| Setback::of(error, &entry.dimension).answer())
 }
 
 /// What the call would have taken, as far as it is known.
@@ -94,11 +90,11 @@ fn cost_of(ask: &Ask, entry: &Entry) -> Cost {
 /// The asks of a request. In shadow mode, a request that cannot be read asks for nothing, and its call goes
 /// on.
 pub(crate) fn readable(inner: &Inner, asks: Result<Vec<Ask>, RequestError>) -> Result<Vec<Ask>, RequestError> {
-    spare(inner, asks, Vec::new)
+    or_in_shadow(inner, asks, Vec::new)
 }
 
 /// In shadow mode, `value` stands for an answer that failed: no call fails by its limiter.
-pub(crate) fn spare<T, E: Display + ErrorKind>(
+pub(crate) fn or_in_shadow<T, E: Display + ErrorKind>(
     inner: &Inner,
     answer: Result<T, E>,
     value: impl FnOnce() -> T,

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
+use sluice_table::random_wait_around;
 use tokio::time::{sleep, timeout};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::RetryReason;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::per_bucket::side_by_side;
+use crate::lane::parallel::in_parallel_here;
 use crate::lane::reading::{known, known_since, refresh};
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
@@ -93,8 +94,8 @@ pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<
     Ok(all.filter(|row| row.dimension != entry.dimension).collect())
 }
 
-/// Whether the error comes of a share that goes: its row is gone, or has shrunk to one call. The caller asks again, and
-/// finds the common line.
+/// Whether the caller got this error because its share is being removed: the row of the share is gone, or has shrunk
+/// to one call. The caller then asks again, and takes from the common line.
 pub(super) async fn is_share_gone(inner: &Inner, error: &AcquireError) -> bool {
     let (AcquireError::UnknownDimension { dimension, .. } | AcquireError::NeverSatisfiable { dimension, .. }) = error
     else {
@@ -169,7 +170,7 @@ fn lacking(inner: &Inner, wants: &[Want], answer: &LaneAnswer) -> Option<usize> 
 async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> UnclaimedGrant {
     let mut pause = FIRST_LOOK;
     loop {
-        sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+        sleep(random_wait_around(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         let full = |want: &Want| {
             let free = want.entry.reading().map(|reading| reading.bucket.tokens());
@@ -202,7 +203,7 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
             Some((room, lender, Want { entry, borrows, ..want.clone() }))
         })
     });
-    let mut lenders: Vec<_> = side_by_side(looks.collect()).await.into_iter().flatten().collect();
+    let mut lenders: Vec<_> = in_parallel_here(looks.collect()).await.into_iter().flatten().collect();
     lenders.sort_by_key(|(room, ..)| std::cmp::Reverse(*room));
     let at_once = Terms { until: None, stays: false, ..terms };
     for (_, lender, borrowed) in lenders {

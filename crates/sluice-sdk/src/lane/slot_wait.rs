@@ -7,7 +7,7 @@ use sluice_core::{
     Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp, WAIT_MARK, catch_up, draw, drawn,
     is_mark_old, mark_waiting,
 };
-use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written, random_up_to};
+use sluice_table::{Attributes, Backoff, Item, Resend, StoreError, Written, random_wait_up_to};
 
 use crate::api::refusal::{RetryIn, RetryReason, refused};
 use crate::lane::entry::Entry;
@@ -127,7 +127,7 @@ pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket
         });
     }
     // Not all processes at once: most would find that another has marked it.
-    let later = Duration::from_micros(random_up_to(u64::try_from((WAIT_MARK / 4).as_micros()).unwrap_or(0)));
+    let later = random_wait_up_to(WAIT_MARK / 4);
     if is_mark_old(bucket.waited_until(), now.before(later)) && turns.begin_to_mark() {
         let (of, entry, underway) = (Arc::clone(inner), Arc::clone(entry), Underway::mark(&turns));
         inner.background.spawn(&runtime, async move {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::on_unavailable::OnUnavailable;
-use crate::lane::inner::Inner;
 use crate::lane::setback::QueuePatience;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +44,8 @@ impl Terms {
     }
 
     /// How long the caller stays in the queue, from now.
-    pub(crate) fn queue_patience(self, inner: &Inner) -> QueuePatience {
+    pub(crate) fn queue_patience(self, on_unavailable: OnUnavailable) -> QueuePatience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
-        QueuePatience {
-            stays,
-            answers_locally: inner.config.on_unavailable != OnUnavailable::Error,
-            moves_on: self.moves_on,
-        }
+        QueuePatience { stays, answers_locally: on_unavailable != OnUnavailable::Error, moves_on: self.moves_on }
     }
 }

@@ -65,7 +65,7 @@ impl QueueAsk for TokenAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     let lane = &*want.entry.tokens;
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
-    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));
     match lane.take(|| TokenAsk { cost: want.cost, terms }, stays, serve).await {
         QueueResult::Answered(answer) => answer,
         QueueResult::Behind(setback) => setback.answer(),
@@ -183,7 +183,7 @@ impl round::Batch for TokenBatch<'_> {
 
     fn set_back(&mut self, setback: &Setback) {
         for waiter in std::mem::take(&mut self.waiters) {
-            match setback.is_waited_out(waiter.ask.terms.queue_patience(self.inner)) {
+            match setback.is_waited_out(waiter.ask.terms.queue_patience(self.inner.config.on_unavailable)) {
                 true => stay(&mut self.waiting, waiter, setback),
                 false => waiter.answer(setback.clone().answer()),
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Serves, Timestamp};
-use sluice_table::{StoreError, random_up_to};
+use sluice_table::{StoreError, random_up_to, random_wait_up_to};
 use tokio::time::Instant;
 
 /// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow; shorter
@@ -32,8 +32,8 @@ const OFF_BY_FOR_EACH_ROOM: u64 = 4;
 /// How long the count is below what it was before its row is taken for another. An old reading is not that old, and
 /// numbers that nobody uses have been passed over by then.
 const FALLEN_FOR: Duration = Duration::from_secs(5);
-/// Whose numbers were passed over while a process did not look for so long have left, most likely. (In a process that
-/// was frozen, or had no DynamoDB, they draw again.)
+/// If a process did not look for this long, it forgets the numbers that were passed over meanwhile: their callers have
+/// most likely left. Callers that still wait, as in a process that was frozen or had no DynamoDB, draw again.
 const AWAY: Duration = Duration::from_secs(10);
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
@@ -145,8 +145,8 @@ impl State {
         if served >= self.highest {
             (self.highest, self.fell) = (served, None);
         } else if now - *self.fell.get_or_insert(now) >= FALLEN_FOR {
-            // The row was recreated, and the load row as well: else nobody would have been served, and somebody
-            // would have passed over all numbers until then. Whoever comes draws numbers far below these.
+            // The row was recreated, and the load row too: otherwise all these numbers would have been served or passed
+            // over by now. Callers that come from now on draw numbers far below these.
             self.numbers.clear();
             (self.highest, self.fell) = (served, None);
         }
@@ -251,10 +251,7 @@ impl Turns {
         // From four fifths to six fifths of it.
         let many = u32::try_from(number.saturating_sub(bucket.served())).unwrap_or(0);
         let pause = far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
-        Some(
-            pause * 4 / 5
-                + Duration::from_micros(random_up_to(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX) * 2 / 5)),
-        )
+        Some(pause * 4 / 5 + random_wait_up_to(pause * 2 / 5))
     }
 
     /// How many numbers `waiting` callers lack, if this process may draw them now.

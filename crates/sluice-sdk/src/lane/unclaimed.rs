@@ -1,3 +1,5 @@
+//! A grant on its way to its caller. If the caller is gone, the next one in the queue gets it, or it is given back.
+
 use std::sync::Arc;
 use std::time::Duration;
 

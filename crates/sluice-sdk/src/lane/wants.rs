@@ -68,7 +68,7 @@ pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
             Err(error) => error,
         };
         why = Setback::of(error, first).following(Some(&why));
-        if !why.is_waited_out(terms.queue_patience(inner)) {
+        if !why.is_waited_out(terms.queue_patience(inner.config.on_unavailable)) {
             return Err(why);
         }
         let context = WaitContext { until: Some(until), ..WaitContext::default() };

@@ -1,3 +1,5 @@
+//! Lowers a bucket to what the headers of a reply say is left.
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -170,7 +172,7 @@ pub(crate) async fn observe_or_spare(
 ) -> Result<Observed, AcquireError> {
     let observed = observe(inner, dimension, headers, mark).await;
     let nothing = || Observed { level: ObservedLevel::NotSaid, limit: ObservedLimit::NotSaid, unreadable: 0 };
-    shadow::spare(inner, observed, nothing)
+    shadow::or_in_shadow(inner, observed, nothing)
 }
 
 pub(crate) async fn observe(

@@ -129,7 +129,7 @@ impl Client {
         let (inner, request) = (&self.inner, request.into());
         let vendor = || Dimension::new(request.names().first()?).ok().map(|first| inner.config.vendors.of(&first));
         let alone = || judged_alone(inner, vendor().unwrap_or(inner.config.vendors.other()), &reply);
-        shadow::spare(inner, on_rate_limited(inner, &request, &reply, PastCoolDowns::Now).await, alone)
+        shadow::or_in_shadow(inner, on_rate_limited(inner, &request, &reply, PastCoolDowns::Now).await, alone)
     }
 }
 

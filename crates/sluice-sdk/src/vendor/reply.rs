@@ -3,7 +3,8 @@
 use sluice_core::{COMMON, Cost, Dimension, ShareName};
 use sluice_vendors::Headers;
 
-use crate::api::request::{Quantity, Request};
+use crate::api::quantity::Quantity;
+use crate::api::request::Request;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
 use crate::vendor::observe::{Mark, Observed, observe};

@@ -1,3 +1,5 @@
+//! What a reply of DynamoDB means: a row, a false condition, or a cancelled transaction.
+
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error::StoreError;
+use crate::clock::whole_micros;
 use crate::metric;
 
 /// A timer that fires later than this was held up with its process, as in a Lambda function between two
@@ -69,7 +70,7 @@ pub struct Heard {
 
 /// What a connection has done since a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum HeardSince {
     /// DynamoDB has answered.
     Answered,
     /// DynamoDB has not answered; a request waited for credentials, or does.
@@ -116,7 +117,7 @@ impl Breaker {
         let before = self.last_sent.swap(now, Ordering::Relaxed);
         // A silence in which nobody asked says nothing.
         let since = self.silent_since.load(Ordering::Relaxed);
-        if since != NEVER && now.saturating_sub(before) > as_micros(self.gap) {
+        if since != NEVER && now.saturating_sub(before) > whole_micros(self.gap) {
             // If this fails, another attempt failed or was answered at this moment.
             let _ = self.silent_since.compare_exchange(since, NEVER, Ordering::SeqCst, Ordering::Relaxed);
         }
@@ -177,7 +178,7 @@ impl Breaker {
     /// Whether a request may be sent although DynamoDB is out: as a probe, if nobody else sends any.
     pub(super) fn may_probe(&self, now: Instant) -> bool {
         let (now, last) = (self.micros(now), self.last_sent.load(Ordering::Relaxed));
-        now.saturating_sub(last) > as_micros(UNPROBED)
+        now.saturating_sub(last) > whole_micros(UNPROBED)
             && self.last_sent.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -215,13 +216,13 @@ impl Breaker {
         Heard { replies: self.replies.load(Ordering::Relaxed), fetches: self.fetches.load(Ordering::Relaxed) }
     }
 
-    pub(super) fn since(&self, heard: Heard) -> Since {
+    pub(super) fn since(&self, heard: Heard) -> HeardSince {
         if self.replies.load(Ordering::Relaxed) != heard.replies {
-            Since::Answered
+            HeardSince::Answered
         } else if self.fetches.load(Ordering::Relaxed) != heard.fetches || self.fetching.load(Ordering::Relaxed) > 0 {
-            Since::FetchedCredentials
+            HeardSince::FetchedCredentials
         } else {
-            Since::Silent
+            HeardSince::Silent
         }
     }
 
@@ -298,7 +299,7 @@ impl Breaker {
     }
 
     fn micros(&self, at: Instant) -> u64 {
-        as_micros(at.saturating_duration_since(self.base)).saturating_add(1)
+        whole_micros(at.saturating_duration_since(self.base)).saturating_add(1)
     }
 }
 
@@ -319,10 +320,6 @@ impl Drop for Fetching<'_> {
         self.0.fetches.fetch_add(1, Ordering::Relaxed);
         self.0.fetching.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn as_micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn as_millis(time: Duration) -> u64 {

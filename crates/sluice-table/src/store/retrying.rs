@@ -13,12 +13,12 @@ use super::request::MeteredReply;
 use super::written::{Attempted, Resend};
 use crate::operation::Operation;
 use crate::requests::retried;
-use crate::retry::{Backoff, Fate, longest_request, random_up_to};
+use crate::retry::{Backoff, Fate, longest_request, random_wait_up_to};
 
 impl Store {
     /// Waits before the next try after a conflict.
     pub async fn back_off(&self, attempt: u32) {
-        tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
+        tokio::time::sleep(random_wait_up_to(Backoff::DEFAULT.ceiling(attempt))).await;
     }
 
     pub(super) async fn answer_with_retries<T, E, Send>(

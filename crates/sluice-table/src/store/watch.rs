@@ -10,17 +10,17 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::breaker::{Breaker, Heard, Since};
+use super::breaker::{Breaker, Heard, HeardSince};
 use super::connection::{Link, Store, WhileOut};
 use super::translate::COUNT_UNITS;
 use crate::operation::Operation;
-use crate::retry::random_up_to;
+use crate::retry::random_wait_up_to;
 
 /// The shortest pause between two probes. Together with [`SPREAD`]: a shorter pause finds the return sooner, and
 /// costs more half read units.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How much longer a pause may be, drawn anew for each: the processes of a fleet probe at different times.
-const SPREAD_MILLIS: u64 = 250;
+const SPREAD: Duration = Duration::from_millis(250);
 
 impl Store {
     /// The same connection, for callers that can wait: while DynamoDB is out, a request waits for its return
@@ -44,7 +44,7 @@ impl Store {
 
     /// What the connection has heard since then.
     #[must_use]
-    pub fn heard_since(&self, then: Heard) -> Since {
+    pub fn heard_since(&self, then: Heard) -> HeardSince {
         self.link.breaker.since(then)
     }
 
@@ -109,7 +109,7 @@ impl Watcher {
         // dropped.
         let mut probes = JoinSet::new();
         loop {
-            sleep(PAUSE + Duration::from_millis(random_up_to(SPREAD_MILLIS))).await;
+            sleep(PAUSE + random_wait_up_to(SPREAD)).await;
             let Some(link) = self.link.upgrade().filter(|_| self.breaker.is_out()) else { return };
             while probes.try_join_next().is_some() {}
             probes.spawn(Store::over(link).probe_once());

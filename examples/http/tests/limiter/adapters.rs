@@ -63,6 +63,23 @@ async fn a_stream_of_async_openai_is_settled_to_the_token_and_a_dropped_one_give
 }
 
 #[tokio::test]
+async fn async_openai_sends_through_the_http_client_that_it_is_given() {
+    let world = world().await;
+    let address: std::net::SocketAddr = world.url.strip_prefix("http://").unwrap().parse().unwrap();
+    // No other HTTP client finds the vendor under this name.
+    let http = reqwest::Client::builder().resolve("vendor.invalid", address).build().unwrap();
+    let url = format!("http://vendor.invalid:{}/v1", address.port());
+    let openai = async_openai::Client::with_config(OpenAIConfig::new().with_api_base(url).with_api_key("none"));
+    let openai = openai.with_http_service(world.limiter().async_openai_over(http));
+    let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build().unwrap();
+    let mut request = CreateChatCompletionRequestArgs::default();
+    let request = request.model("small").max_completion_tokens(50_u32).messages([message.into()]).build().unwrap();
+    openai.chat().create(request).await.unwrap();
+    is_settled(&world).await;
+    slot_is_back(&world).await;
+}
+
+#[tokio::test]
 async fn a_stream_through_tower_is_settled_to_the_token_and_a_dropped_one_gives_its_slot_back() {
     let world = world().await;
     let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());

@@ -122,7 +122,7 @@ impl Client {
         // A closed client grants nothing, in shadow mode too.
         let asking = self.inner.background.begin()?;
         let redeemed = self.redeem_when_due(ticket, asking).await;
-        let redeemed = shadow::spare(&self.inner, redeemed, || Redeemed::Lapsed)?;
+        let redeemed = shadow::or_in_shadow(&self.inner, redeemed, || Redeemed::Lapsed)?;
         Ok(match redeemed {
             Redeemed::RetryIn(_) if self.inner.config.mode.is_shadow() => Redeemed::Lapsed,
             redeemed => redeemed,

@@ -1,3 +1,5 @@
+//! The trackers of a client, and what they hold together.
+
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sluice_core::{Amount, RateReceipt, Settle, Timestamp};
-use sluice_table::Since;
+use sluice_table::HeardSince;
 use tokio::time::sleep;
 
 use super::{Fallback, LineKey, Local};
@@ -67,7 +67,7 @@ impl Charge {
                 () = inner.store.returned(returns) => return true,
                 () = inner.background.closing() => return false,
                 () = sleep(LOOK_AGAIN) => {
-                    if !inner.store.is_out() && inner.store.heard_since(heard) == Since::Answered {
+                    if !inner.store.is_out() && inner.store.heard_since(heard) == HeardSince::Answered {
                         return true;
                     }
                 }

@@ -115,7 +115,7 @@ impl RowBatch<'_> {
             // The bucket was recreated as another type: it is planned again.
             return;
         }
-        entry.extensions.of::<Contended>().met();
+        entry.extensions.of::<Contended>().note_conflict();
         self.move_on();
     }
 
@@ -157,8 +157,7 @@ impl RowBatch<'_> {
 
     /// Plans the transaction for all callers that fit, or `None`. Nobody passes a caller that waits.
     fn plan(&self, readings: &[BucketReading], now: Timestamp) -> Option<SentTransaction> {
-        let mut shares: Vec<Share<'_>> =
-            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
+        let mut shares = self.shares(readings, now);
         let mut served = Vec::new();
         for (at, waiter) in self.waiters.iter().enumerate() {
             let patience = waiter.ask.terms.patience();
@@ -180,7 +179,10 @@ impl RowBatch<'_> {
                 Err(refusals) => {
                     let retry = self.retry(&refusals, &waiter.ask);
                     // One that moves on waits as well, and nobody passes it.
-                    let patience = QueuePatience { moves_on: false, ..waiter.ask.terms.queue_patience(self.inner) };
+                    let patience = QueuePatience {
+                        moves_on: false,
+                        ..waiter.ask.terms.queue_patience(self.inner.config.on_unavailable)
+                    };
                     if retry.is_some_and(|retry| patience.waits_for(&retry)) {
                         break;
                     }
@@ -200,6 +202,15 @@ impl RowBatch<'_> {
         Some(SentTransaction { after, totals, updates, served, now })
     }
 
+    /// What a transaction takes from each bucket before the first caller: nothing.
+    fn shares<'a>(&self, readings: &'a [BucketReading], now: Timestamp) -> Vec<Share<'a>> {
+        let share = |BucketReading { bucket, .. }: &'a BucketReading| match bucket.limit().is_concurrent() {
+            true => Share::of_slots(bucket),
+            false => Share::of_tokens(self.inner.planner(bucket, now), now),
+        };
+        readings.iter().map(share).collect()
+    }
+
     fn leases(&self, readings: &[BucketReading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
         let ends = now.after(ask.terms.lease);
         let caller = &self.inner.config.caller;
@@ -217,8 +228,7 @@ impl RowBatch<'_> {
 
     /// Answers why nobody was granted, by readings of this round or young enough to refuse.
     fn answer_refused(&mut self, readings: &[BucketReading], now: Timestamp) {
-        let shares: Vec<Share<'_>> =
-            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
+        let shares = self.shares(readings, now);
         let mut moved_on = None;
         for waiter in std::mem::take(&mut self.waiters) {
             match judge(&shares, &waiter.ask, now) {
@@ -229,7 +239,7 @@ impl RowBatch<'_> {
                         self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
                         if waiter.ask.terms.moves_on && waiter.ask.terms.stays {
-                            self.entries[0].extensions.of::<Contended>().waits();
+                            self.entries[0].extensions.of::<Contended>().note_waiter();
                             moved_on = moved_on.or_else(|| why.clone());
                         }
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
@@ -261,7 +271,7 @@ impl RowBatch<'_> {
     fn report_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
-            match waiter.ask.terms.queue_patience(self.inner).waits_for(retry) {
+            match waiter.ask.terms.queue_patience(self.inner.config.on_unavailable).waits_for(retry) {
                 true => self.inner.waits(entry, retry),
                 false => self.inner.refused(entry, retry),
             }
@@ -279,7 +289,7 @@ impl RowBatch<'_> {
     }
 
     fn refuse(&mut self, waiter: RowWaiter, why: &Setback) {
-        match why.is_waited_out(waiter.ask.terms.queue_patience(self.inner)) {
+        match why.is_waited_out(waiter.ask.terms.queue_patience(self.inner.config.on_unavailable)) {
             true => stay(&mut self.waiting, waiter, why),
             false => waiter.answer(why.clone().answer()),
         }

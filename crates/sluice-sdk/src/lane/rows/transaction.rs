@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, SlotPlanner, Starts, Timestamp, Update, Write};
+use sluice_core::{
+    Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, RatePlanner, SlotPlanner, Starts, Timestamp, Update, Write,
+};
 use sluice_table::{Attributes, Cancelled};
 
-use crate::lane::inner::Inner;
 use crate::lane::rows::RowAsk;
 
 /// What a transaction takes from one bucket.
@@ -77,11 +78,12 @@ pub(super) struct SentTransaction {
 }
 
 impl<'a> Share<'a> {
-    pub(super) fn new(inner: &Inner, bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
-        match bucket.limit().is_concurrent() {
-            true => Self::Slots { bucket, total: Amount::ZERO, borrows: None },
-            false => Self::Tokens(Box::new(inner.planner(bucket, now).batch(now, Starts::Pinned))),
-        }
+    pub(super) const fn of_slots(bucket: &'a Arc<Bucket>) -> Self {
+        Self::Slots { bucket, total: Amount::ZERO, borrows: None }
+    }
+
+    pub(super) fn of_tokens(planner: RatePlanner<'a>, now: Timestamp) -> Self {
+        Self::Tokens(Box::new(planner.batch(now, Starts::Pinned)))
     }
 
     pub(super) fn judge(&self, cost: Cost, leaves: Option<Amount>, patience: Duration, now: Timestamp) -> Plan<Amount> {

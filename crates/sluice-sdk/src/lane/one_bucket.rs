@@ -1,0 +1,49 @@
+//! One attempt at one bucket, in the line of its share, and the time that a caller gives an attempt.
+
+use std::sync::Arc;
+
+use sluice_core::Cost;
+
+use crate::api::request::cost_in;
+use crate::lane::answer_by::AnswerBy;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::reading::{known, of_share};
+use crate::lane::slot_lines;
+use crate::lane::terms::Terms;
+use crate::lane::unclaimed::LaneAnswer;
+use crate::lane::wants::want;
+
+/// Takes from the bucket; if the share that pays has gone meanwhile, from the common line.
+pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+    let answer = take_known(inner, Arc::clone(&entry), cost, terms).await;
+    match &answer {
+        Err(error) if slot_lines::is_share_gone(inner, error).await => {
+            let entry = match entry.share_of() {
+                Some((bucket, share)) => inner.entry_of(bucket, Some(share)),
+                None => entry,
+            };
+            take_known(inner, entry, cost, terms).await
+        }
+        _ => answer,
+    }
+}
+
+async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+    entry = of_share(inner, entry).await?;
+    let limit = match entry.limit() {
+        Some(limit) => limit,
+        None => *known(inner, &entry).await?.bucket.limit(),
+    };
+    let cost = cost_in(&entry.dimension, cost, &limit)?;
+    let want = want(inner, entry, &limit, cost)?;
+    slot_lines::take(inner, &[want], terms).await
+}
+
+/// A caller that waits has a deadline of its own.
+pub(super) async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
+    match terms.stays {
+        true => taking.await,
+        false => AnswerBy::new(inner).wait(taking).await?,
+    }
+}
