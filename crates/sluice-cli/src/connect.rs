@@ -18,7 +18,10 @@ use crate::failure::Failure;
 use crate::output::plain;
 
 pub(crate) async fn client() -> Result<Client, Failure> {
-    client_called(std::env::var("USER").as_deref().unwrap_or("sluice")).await
+    // Cron sets only the second, a container neither.
+    let user =
+        ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    client_called(user.as_deref().unwrap_or("sluice")).await
 }
 
 /// A client whose leases name `who` on this machine as their holder, unless `SLUICE_CALLER` is set. The name of

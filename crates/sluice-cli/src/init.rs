@@ -40,6 +40,8 @@ pub(crate) fn run(options: &Options) -> Ended {
     let vendor = vendor(options)?;
     let tier = tier(options, &vendor)?;
     let environment = environment(options)?;
+    std::fs::create_dir_all(&options.dir)
+        .map_err(|error| Failure::new(format!("{}: the folder cannot be made: {error}", options.dir.display())))?;
     let product = match &options.product {
         Some(product) => product.clone(),
         None => folder(&options.dir)?,

@@ -38,7 +38,10 @@ pub(crate) fn print_error(error: impl ToString) {
 pub(crate) fn agrees(question: &str) -> std::io::Result<bool> {
     eprint!("{} ", plain(question));
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
+    if std::io::stdin().read_line(&mut answer)? == 0 {
+        // Nobody ended the line of the question.
+        eprintln!();
+    }
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 

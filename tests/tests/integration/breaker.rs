@@ -337,8 +337,11 @@ fn the_outage_ends_although_the_runtime_that_found_it_does_not_run() {
         assert!(is_out(&client.acquire(RPM).await));
         timeout(OUTAGE, probed.notified()).await.expect("the second runtime probes");
         world.dynamo.faults().clear();
-        while is_out(&client.acquire(RPM).await) {
-            sleep(Duration::from_millis(20)).await;
-        }
+        let ends = async {
+            while is_out(&client.acquire(RPM).await) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(OUTAGE, ends).await.expect("the outage ends");
     });
 }

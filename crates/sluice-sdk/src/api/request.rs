@@ -250,8 +250,8 @@ impl<'a> Request<'a> {
 
 /// The cost of a call in `dimension`.
 pub(crate) fn cost_of(dimension: &str, quantity: &Quantity) -> Result<Cost, RequestError> {
-    let (dimension, cost) = (dimension.to_owned(), quantity.to_string());
-    quantity.cost().map_err(|source| RequestError::Cost { dimension, cost, source })
+    let error = |source| RequestError::Cost { dimension: dimension.to_owned(), cost: quantity.to_string(), source };
+    quantity.cost().map_err(error)
 }
 
 impl<'a> From<&'a str> for Request<'a> {

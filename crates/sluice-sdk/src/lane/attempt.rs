@@ -122,7 +122,10 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
             }
             Ok(Taken::Refused(retry))
         }
-        Err(error) => Setback::of(slot_lines::as_asked(inner, error), &asks()[0].dimension).answer(),
+        Err(error @ AcquireError::Store(StoreError::Contended { .. })) => {
+            Setback::of(error, &asks()[0].dimension).answer()
+        }
+        Err(error) => Err(slot_lines::as_asked(inner, error)),
         granted @ Ok(Taken::Granted(_)) => granted,
     };
     match &answer {

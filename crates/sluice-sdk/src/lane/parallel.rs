@@ -16,7 +16,8 @@ pub(crate) fn stopped(operation: &'static str) -> StoreError {
     StoreError::Unavailable { operation, message, maybe_applied: true }
 }
 
-/// Runs futures in parallel, each in a task of its own, and returns their results in order. A single future runs in the caller's task.
+/// Runs futures in parallel, each in a task of its own, and returns their results in order.
+/// A single future runs in the caller's task.
 pub(crate) async fn in_parallel<T: Send + 'static>(
     mut futures: Vec<impl Future<Output = T> + Send + 'static>,
 ) -> Result<Vec<T>, Stopped> {

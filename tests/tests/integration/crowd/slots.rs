@@ -253,11 +253,15 @@ async fn crowds_are_measured() {
         assert!(figures.failed_writes <= most_failed && figures.not_given_back <= 1.0, "{figures:?}");
         if is_short {
             assert!(figures.grants_a_second >= 400.0, "{figures:?}");
+            assert!(are_free || figures.unfair <= 0.1 && figures.late <= 1.5, "{figures:?}");
         } else if !are_free {
+            // Of calls of 5 s each process has five: too few for its mean.
+            let has_many = hold < Duration::from_secs(1);
             assert!(figures.idle <= 0.02 && figures.late <= 1.2, "{figures:?}");
+            assert!(!has_many || figures.unfair <= 0.05, "{figures:?}");
         } else {
-            // More slots than callers: half of the 128 a second that 64 calls of 500 ms can be.
-            assert!(figures.grants_a_second >= 64.0, "{figures:?}");
+            // More slots than callers: of the 128 a second that 64 calls of 500 ms can be.
+            assert!(figures.grants_a_second >= 100.0, "{figures:?}");
         }
     };
     measure(&[Who::Sluice(Kind::Rows), Who::Sluice(Kind::Inline)], judge).await;
