@@ -152,11 +152,10 @@ func (t toldAdmission) admission() Admission {
 	return admission
 }
 
-// Observe applies the rate-limit headers of a reply to one bucket.
+// Observe applies the rate-limit headers of a reply to one bucket, whose limit they may show. Only Observe of a grant or a
+// slot lowers what is left: it knows which calls the vendor has counted.
 func (c *Client) Observe(ctx context.Context, dimension string, reply Reply) (Observed, error) {
-	args := map[string]any{"dimension": dimension, "headers": reply.pairs()}
-	var observed Observed
-	return observed, c.ask(ctx, "observe", args, &observed)
+	return observed(c.target.call(ctx, "observe", reply.headers(dimension), nil))
 }
 
 // OnRateLimited lets the fleet react to a refused call for the dimensions of the request.

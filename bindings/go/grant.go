@@ -74,6 +74,11 @@ func (g *Grant) Settle(ctx context.Context, dimension string, used float64) (Set
 	return settled, came.into(&settled)
 }
 
+// Observe applies the rate-limit headers of the reply to one bucket.
+func (g *Grant) Observe(ctx context.Context, dimension string, reply Reply) (Observed, error) {
+	return observed(g.target.call(ctx, "observe", reply.headers(dimension), nil))
+}
+
 // Reply reports the vendor's reply: settles what was used (nil if that is not known), applies the headers, or lets the
 // fleet react to a refusal.
 func (g *Grant) Reply(ctx context.Context, reply Reply, used map[string]float64) (Replied, error) {

@@ -19,6 +19,18 @@ func (r Reply) pairs() [][2]string {
 	return pairs(r.Header)
 }
 
+func (r Reply) headers(dimension string) map[string]any {
+	return map[string]any{"dimension": dimension, "headers": r.pairs()}
+}
+
+func observed(came *answer, err error) (Observed, error) {
+	if err != nil {
+		return Observed{}, err
+	}
+	var observed Observed
+	return observed, came.into(&observed)
+}
+
 func pairs(header http.Header) [][2]string {
 	pairs := make([][2]string, 0, len(header))
 	for name, values := range header {

@@ -55,13 +55,7 @@ func (s *Slot) Used(dimension string, used float64) error {
 
 // Observe applies the rate-limit headers of the reply to one bucket.
 func (s *Slot) Observe(ctx context.Context, dimension string, reply Reply) (Observed, error) {
-	args := map[string]any{"dimension": dimension, "headers": reply.pairs()}
-	came, err := s.target.call(ctx, "observe", args, nil)
-	if err != nil {
-		return Observed{}, err
-	}
-	var observed Observed
-	return observed, came.into(&observed)
+	return observed(s.target.call(ctx, "observe", reply.headers(dimension), nil))
 }
 
 // Reply reports the vendor's reply: applies the headers to every bucket of the slot, or lets the fleet react to a refusal,

@@ -332,6 +332,62 @@ func TestAContextEndsAWaitAtOnceAndGivesBackWhatItHad(t *testing.T) {
 	}
 }
 
+func TestWhatNobodyTakesOutOfATrackerIsReleased(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(2), "concurrent")
+	tracker, err := client.Reservations(sluice.TrackerConfig{MaxReservationAge: 200 * time.Millisecond, CleanupInterval: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracker.Start()
+	tracker.Start()
+	store := func() {
+		if _, err := tracker.Store("request", slots, acquire(t, sluice.On(slots))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store()
+	eventually(t, "the slot is back", 10*time.Second, func() bool { return level(t, slots) == 2 })
+	eventually(t, "it is counted", 10*time.Second, func() bool { return tracker.StaleReport().GivenBack == 1 })
+	if err := tracker.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store()
+	eventually(t, "it is stale", 10*time.Second, func() bool {
+		report, err := tracker.ReleaseStale(t.Context())
+		return err == nil && report.GivenBack == 1
+	})
+	tracker.CompactHeap()
+	if ratio, left := tracker.StaleEntryRatio(), level(t, slots); ratio != 0 || left != 2 {
+		t.Fatal(ratio, left)
+	}
+}
+
+func TestHeadersLowerTheBucketOfACall(t *testing.T) {
+	rpm := declare(t, sluice.Requests(500, time.Minute), "observed#rpm", "openai")
+	said := func(left string) sluice.Reply {
+		header := http.Header{}
+		header.Set("X-Ratelimit-Limit-Requests", "500")
+		header.Set("X-Ratelimit-Remaining-Requests", left)
+		return sluice.Reply{Status: 200, Header: header}
+	}
+	if observed, err := client.Observe(t.Context(), rpm, said("3")); err != nil || observed.Level != "no_grant" {
+		t.Fatal(observed, err)
+	}
+	grant := acquire(t, sluice.On(rpm))
+	if observed, err := grant.Observe(t.Context(), rpm, said("3")); err != nil || observed.Level != "lowered" {
+		t.Fatal(observed, err)
+	}
+	if left := level(t, rpm); left >= 30 {
+		t.Fatal(left)
+	}
+	if _, err := grant.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grant.Observe(t.Context(), rpm, said("1")); !errors.Is(err, sluice.ErrEnded) {
+		t.Fatal(err)
+	}
+}
+
 func TestATrackerHoldsGrants(t *testing.T) {
 	slots := declare(t, sluice.Concurrent(3), "concurrent")
 	tracker, err := client.Reservations(sluice.TrackerConfig{MaxReservations: 2})

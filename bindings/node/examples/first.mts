@@ -1,4 +1,4 @@
-/** The first program of the README. */
+/** A program like that of the README. */
 
 import { Client, limitedFetch } from "@sluice/sdk";
 import OpenAI from "openai";

@@ -140,7 +140,8 @@ export class Client implements AsyncDisposable {
     return (await this.#target.call("admit", { dimension, ...asked }, { signal })).value as Admitted | Shed;
   }
 
-  /** Applies the rate-limit headers of a reply to one bucket. */
+  /** Applies the rate-limit headers of a reply to one bucket, whose limit they may show. Only `observe` of a grant or a
+   * slot lowers what is left: it knows which calls the vendor has counted. */
   async observe(dimension: string, headers: HeadersLike): Promise<Observed> {
     return (await this.#target.call("observe", { dimension, headers: pairs(headers) })).value as Observed;
   }

@@ -1,6 +1,6 @@
 import type { Target } from "./native.js";
-import { parts, type Reply } from "./reply.js";
-import type { Basis, Costs, Released, Replied, Settled } from "./values.js";
+import { type HeadersLike, pairs, parts, type Reply } from "./reply.js";
+import type { Basis, Costs, Observed, Released, Replied, Settled } from "./values.js";
 
 /** Permission to call the vendor. Release it when the call is over. A grant that is forgotten gives back its slots when
  * it is collected; its tokens stay spent. */
@@ -56,6 +56,11 @@ export class Grant implements AsyncDisposable {
   /** Charges what the call really used of `dimension`. */
   async settle(dimension: string, used: number): Promise<Settled> {
     return (await this.target.call("settle", { dimension, used })).value as Settled;
+  }
+
+  /** Applies the rate-limit headers of the reply to one bucket. */
+  async observe(dimension: string, headers: HeadersLike): Promise<Observed> {
+    return (await this.target.call("observe", { dimension, headers: pairs(headers) })).value as Observed;
   }
 
   /** Reports the vendor's reply: settles `used`, applies the headers, or lets the fleet react to a refusal. */

@@ -96,6 +96,16 @@ test("a stream that is left gives its slot back, and one that breaks off too; th
   await become(3, 1_218, 0);
 });
 
+test("a stream of anthropic that is left gives its slot back, and its tokens stay", async () => {
+  await buckets();
+  const client = new Anthropic({ apiKey: "k", baseURL: vendor.url, fetch: limited(), maxRetries: 0 });
+  for await (const _ of await client.messages.create({ ...asked, metadata: { user_id: "pause" }, stream: true })) {
+    assert.equal(await level(`${acme}#concurrent`), 1);
+    break;
+  }
+  await become(1, 406, 0);
+});
+
 test("calls are paid by a share", async () => {
   const dimension = await declare(slots(3), "concurrent", acme);
   await world.client.ops.applyLimit(dimension, slots(3), { shares: { search: 0.67 } });
@@ -173,20 +183,24 @@ test("calls that are no calls of a model, and a Request with a body, are read as
   await become(1, 50, 0);
 });
 
-test("the vendor refuses many calls without the limiter, and none with it", async () => {
-  const run = async (fetch) => {
-    vendor.refused = 0;
-    vendor.allow(10, 20);
-    const client = openai(fetch, { maxRetries: 0 });
-    const calls = Array.from({ length: 50 }, () => client.chat.completions.create(asked));
-    await Promise.allSettled(calls);
-    return vendor.refused;
-  };
-  assert((await run(globalThis.fetch)) > 20);
-  // A little below the vendor's own limit: calls arrive unevenly.
-  await world.client.ops.applyLimit(`${acme}#rpm`, { type: "requests", capacity: 5, refill: 19, perMs: 1_000 });
-  assert.equal(await run(limited()), 0);
-});
+for (const [name, calls] of [
+  ["openai", (fetch) => openai(fetch, { maxRetries: 0 }).chat.completions],
+  ["anthropic", (fetch) => new Anthropic({ apiKey: "k", baseURL: vendor.url, fetch, maxRetries: 0 }).messages],
+]) {
+  test(`the vendor refuses many calls of ${name} without the limiter, and none with it`, async () => {
+    const run = async (fetch) => {
+      vendor.refused = 0;
+      vendor.allow(10, 20);
+      const of = calls(fetch);
+      const ended = await Promise.allSettled(Array.from({ length: 50 }, () => of.create(asked)));
+      return [vendor.refused, ended.filter(({ status }) => status === "fulfilled").length];
+    };
+    assert((await run(globalThis.fetch))[0] > 20);
+    // A little below the vendor's own limit: calls arrive unevenly.
+    await world.client.ops.applyLimit(`${acme}#rpm`, { type: "requests", capacity: 5, refill: 19, perMs: 1_000 });
+    assert.deepEqual(await run(limited()), [0, 50]);
+  });
+}
 
 /** A model of the AI SDK. */
 const model = (fetch) => createOpenAI({ apiKey: "k", baseURL: `${vendor.url}/v1`, fetch }).chat("m");

@@ -112,3 +112,55 @@ test("what a process held that was killed is swept", async () => {
     20_000,
   );
 });
+
+const HOLDS = (name, end) => `
+  const { Client } = require("@sluice/sdk");
+  const { parentPort } = require("node:worker_threads");
+  (async () => {
+    const client = Client.fromEnv();
+    globalThis.held = [await client.acquire(${JSON.stringify(name)}), await client.slot(${JSON.stringify(name)})];
+    client.slot(${JSON.stringify(name)}, { maxWaitMs: 60_000 }).catch(() => undefined);
+    parentPort.postMessage("holds");
+    ${end}
+  })();`;
+
+for (const [how, end, stop] of [
+  ["is terminated", "setInterval(() => undefined, 1_000);", true],
+  ["throws", 'setTimeout(() => { throw new Error("of the worker"); }, 100);', false],
+  ["exits", "setTimeout(() => process.exit(), 100);", false],
+]) {
+  test(`what a worker thread held that ${how} goes back`, async () => {
+    const held = await declare(slots(2), "concurrent");
+    const worker = new Worker(HOLDS(held, end), { eval: true });
+    worker.on("error", () => undefined);
+    const ended = new Promise((resolve) => worker.once("exit", resolve));
+    await new Promise((resolve) => worker.once("message", resolve));
+    assert.equal(await level(held), 0);
+    if (stop) {
+      await worker.terminate();
+    }
+    await ended;
+    await eventually("the slots are back", async () => (await level(held)) === 2);
+    assert.deepEqual(
+      (await world.client.ops.leases()).filter((lease) => lease.dimension === held),
+      [],
+    );
+  });
+}
+
+test("an error that nobody catches ends the process, and the sweep gives back what it held", async () => {
+  const held = await declare(slots(1), "concurrent");
+  const name = JSON.stringify(held);
+  const { status } = await run(
+    `const client = Client.fromEnv({ leaseTtlMs: 1000 }); global.held = await client.acquire(${name}); throw new Error("x");`,
+  );
+  assert.equal(status, 1);
+  await eventually(
+    "the slot is back",
+    async () => {
+      await world.client.ops.sweep();
+      return (await level(held)) === 1;
+    },
+    20_000,
+  );
+});

@@ -103,6 +103,9 @@ export class Vendor {
     if (request.url.endsWith("/messages")) {
       const start = { ...MESSAGE, content: [], usage: { input_tokens: 30, output_tokens: 1 } };
       event(JSON.stringify({ type: "message_start", message: start }), "message_start");
+      if (asked.metadata?.user_id === "pause") {
+        return;
+      }
       event(JSON.stringify({ type: "message_delta", delta: {}, usage: { output_tokens: 20 } }), "message_delta");
       event(JSON.stringify({ type: "message_stop" }), "message_stop");
       return response.end();

@@ -27,6 +27,8 @@ MESSAGE = {
 
 class Vendor(ThreadingHTTPServer):
     daemon_threads = True
+    # As many as a test connects at once: the system makes others wait a second.
+    request_queue_size = 100
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -36,6 +38,26 @@ class Vendor(ThreadingHTTPServer):
         self.most_at_once = 0
         self.at_once = 0
         self.may_go_on = threading.Event()
+        self.refused = 0
+        self._limit: tuple[float, float] | None = None
+        self._level, self._at = 0.0, time.monotonic()
+
+    def allow(self, capacity: float, per_second: float) -> None:
+        """From now on it judges for itself: a bucket of requests, as its own limit."""
+        self._limit, self._level, self._at = (capacity, per_second), capacity, time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether a request is above its limit. With the lock."""
+        if self._limit is None:
+            return False
+        (capacity, per_second), now = self._limit, time.monotonic()
+        self._level = min(capacity, self._level + (now - self._at) * per_second)
+        self._at = now
+        if self._level < 1:
+            self.refused += 1
+            return True
+        self._level -= 1
+        return False
 
     @property
     def base_url(self) -> str:
@@ -66,8 +88,9 @@ class Handler(BaseHTTPRequestHandler):
             vendor.encodings.append(self.headers.get("accept-encoding", ""))
             vendor.at_once += 1
             vendor.most_at_once = max(vendor.most_at_once, vendor.at_once)
+            is_over = vendor.is_over()
         try:
-            self._act(asked, asked.get("user", "answer"))
+            self._act(asked, "refuse" if is_over else _act_of(asked))
         finally:
             with vendor.lock:
                 vendor.at_once -= 1
@@ -78,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
                 act = "refuse" if len(self.server.seen) == 1 else "answer"
         done: dict[str, Any] = {
             "id": "1",
-            "choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
         }
         if act == "refuse":
             error = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
@@ -111,7 +134,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _stream(self, asked: dict[str, Any]) -> None:
         self._head(200, {"transfer-encoding": "chunked", "content-type": "text/event-stream"})
-        self._event(json.dumps({"choices": [{"index": 0, "delta": {"content": "Hel"}}]}))
+        if self.path.endswith("/messages"):
+            self._stream_of_anthropic(asked)
+            return
+        self._event(json.dumps({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hel"}}]}))
         if asked.get("user") == "pause":
             self.server.may_go_on.wait(10)
         self._event(json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
@@ -120,8 +146,19 @@ class Handler(BaseHTTPRequestHandler):
         self._event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
 
-    def _event(self, data: str) -> None:
-        event = f"data: {data}\n\n".encode()
+    def _stream_of_anthropic(self, asked: dict[str, Any]) -> None:
+        start = MESSAGE | {"content": [], "usage": {"input_tokens": 30, "output_tokens": 1}}
+        self._event(json.dumps({"type": "message_start", "message": start}), "message_start")
+        if _act_of(asked) == "pause":
+            self.server.may_go_on.wait(10)
+        delta = {"stop_reason": "end_turn", "stop_sequence": None}
+        end = {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20}}
+        self._event(json.dumps(end), "message_delta")
+        self._event(json.dumps({"type": "message_stop"}), "message_stop")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, data: str, name: str = "") -> None:
+        event = (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
         self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
         self.wfile.flush()
 
@@ -135,6 +172,12 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+def _act_of(asked: dict[str, Any]) -> str:
+    """What a request asks for: OpenAI's API has a field for it, and Anthropic's another."""
+    act: str = asked.get("user") or asked.get("metadata", {}).get("user_id") or "answer"
+    return act
 
 
 @contextmanager

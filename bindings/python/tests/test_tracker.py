@@ -79,7 +79,7 @@ async def test_the_tracker_of_asyncio_is_the_same(
 ) -> None:
     slots = declare(sluice.Limit.concurrent(2), "concurrent")
     tracker = aclient.reservations()
-    tracker.start()
+    await tracker.start()
     grant = await aclient.acquire(slots)
     assert isinstance(grant, sluice.AsyncGrant)
     tracker.store("request", slots, grant)

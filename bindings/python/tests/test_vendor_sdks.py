@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_transport import Buckets
+from test_transport import RESERVED, Buckets
 
 import sluice
 
@@ -59,9 +61,11 @@ def test_openai_is_limited_and_settled(vendor: Vendor, buckets: Buckets) -> None
 
 
 def test_each_attempt_of_openai_is_admitted_after_the_cool_down(vendor: Vendor, buckets: Buckets) -> None:
+    began = time.monotonic()
     with _openai(vendor, buckets) as client:
         assert _ask(client, "refuse once") == "Hello"
     assert len(vendor.seen) == 2
+    assert time.monotonic() - began < 2, "the pause of a second is served once"
     assert buckets.become(2, 50, 0)
 
 
@@ -80,12 +84,109 @@ def test_openai_raises_its_own_error_beyond_the_patience(
     assert len(vendor.seen) == 1
 
 
-async def test_anthropic_is_limited_and_settled(vendor: Vendor, buckets: Buckets) -> None:
-    transport = sluice.httpx2.AsyncTransport(buckets.vendor, client=buckets.client)
-    http_client = anthropic.DefaultAsyncHttpxClient(transport=transport)
-    async with anthropic.AsyncAnthropic(api_key="k", base_url=vendor.base_url, http_client=http_client) as client:
-        message = await client.messages.create(
-            model="m", max_tokens=400, messages=[{"role": "user", "content": "Hello"}]
-        )
+MESSAGES: Any = [{"role": "user", "content": "Hello"}]
+
+
+def _async_openai(vendor: Vendor, buckets: Buckets, max_retries: int = 2) -> openai.AsyncOpenAI:
+    transport = sluice.httpx2.AsyncTransport(buckets.vendor, client=buckets.client, ask_usage=True, patience=20)
+    http_client = openai.DefaultAsyncHttpx2Client(transport=transport)
+    return openai.AsyncOpenAI(
+        api_key="k", base_url=f"{vendor.base_url}/v1", http_client=http_client, max_retries=max_retries
+    )
+
+
+def _anthropic(vendor: Vendor, buckets: Buckets) -> anthropic.Anthropic:
+    http_client = anthropic.DefaultHttpxClient(transport=sluice.httpx2.Transport(buckets.vendor, client=buckets.client))
+    return anthropic.Anthropic(api_key="k", base_url=vendor.base_url, http_client=http_client)
+
+
+def _async_anthropic(vendor: Vendor, buckets: Buckets) -> anthropic.AsyncAnthropic:
+    http_client = anthropic.DefaultAsyncHttpxClient(
+        transport=sluice.httpx2.AsyncTransport(buckets.vendor, client=buckets.client, patience=20)
+    )
+    return anthropic.AsyncAnthropic(api_key="k", base_url=vendor.base_url, http_client=http_client)
+
+
+async def test_openai_for_asyncio_is_limited_and_settled(vendor: Vendor, buckets: Buckets) -> None:
+    async with _async_openai(vendor, buckets) as client:
+        reply = await client.chat.completions.create(model="m", max_tokens=400, messages=MESSAGES)
+        assert reply.choices[0].message.content == "Hello"
+        assert buckets.become(1, 50, 0)
+        stream = await client.chat.completions.create(model="m", max_tokens=400, stream=True, messages=MESSAGES)
+        assert "".join([c.choices[0].delta.content or "" async for c in stream if c.choices]) == "Hel"
+        assert buckets.become(2, 100, 0)
+
+
+def test_anthropic_is_limited_and_settled_streams_too(vendor: Vendor, buckets: Buckets) -> None:
+    with _anthropic(vendor, buckets) as client:
+        assert client.messages.create(model="m", max_tokens=400, messages=MESSAGES).usage.output_tokens == 20
+        assert buckets.become(1, 50, 0)
+        with client.messages.stream(model="m", max_tokens=400, messages=MESSAGES) as stream:
+            assert stream.get_final_message().usage.output_tokens == 20
+        assert buckets.become(2, 100, 0)
+
+
+async def test_anthropic_for_asyncio_is_limited_and_settled(vendor: Vendor, buckets: Buckets) -> None:
+    async with _async_anthropic(vendor, buckets) as client:
+        message = await client.messages.create(model="m", max_tokens=400, messages=MESSAGES)
         assert message.usage.output_tokens == 20
         assert buckets.become(1, 50, 0)
+        async with client.messages.stream(model="m", max_tokens=400, messages=MESSAGES) as stream:
+            assert (await stream.get_final_message()).usage.output_tokens == 20
+        assert buckets.become(2, 100, 0)
+
+
+async def test_a_stream_that_is_left_gives_its_slot_back(vendor: Vendor, buckets: Buckets) -> None:
+    with _openai(vendor, buckets) as client:
+        left = client.chat.completions.create(model="m", max_tokens=400, user="pause", stream=True, messages=MESSAGES)
+        with left:
+            assert next(left).choices[0].delta.content == "Hel"
+            assert buckets.now()[2] == 1
+    assert buckets.become(1, RESERVED, 0)
+    async with (
+        _async_openai(vendor, buckets) as aclient,
+        await aclient.chat.completions.create(
+            model="m", max_tokens=400, user="pause", stream=True, messages=MESSAGES
+        ) as aleft,
+    ):
+        assert (await anext(aiter(aleft))).choices[0].delta.content == "Hel"
+        assert buckets.now()[2] == 1
+    assert buckets.become(2, 2 * RESERVED, 0)
+    with (
+        _anthropic(vendor, buckets) as of_anthropic,
+        of_anthropic.messages.stream(
+            model="m", max_tokens=400, metadata={"user_id": "pause"}, messages=MESSAGES
+        ) as stream,
+    ):
+        assert next(iter(stream)).type == "message_start"
+        assert buckets.now()[2] == 1
+    assert buckets.become(3, 3 * RESERVED, 0)
+    vendor.may_go_on.set()
+
+
+@pytest.mark.parametrize("package", ["openai", "anthropic"])
+async def test_the_vendor_refuses_many_calls_without_the_limiter_and_none_with_it(
+    vendor: Vendor, client: sluice.Client, declare: Declare, package: str
+) -> None:
+    buckets = Buckets(client, declare)
+
+    async def refused(limited: bool) -> int:
+        vendor.refused = 0
+        vendor.allow(5, 10)
+        calls: list[Any]
+        if package == "openai":
+            http: Any = {} if not limited else {"http_client": _async_openai(vendor, buckets)._client}
+            of: Any = openai.AsyncOpenAI(api_key="k", base_url=f"{vendor.base_url}/v1", max_retries=0, **http)
+            calls = [of.chat.completions.create(model="m", max_tokens=400, messages=MESSAGES) for _ in range(30)]
+        else:
+            http = {} if not limited else {"http_client": _async_anthropic(vendor, buckets)._client}
+            of = anthropic.AsyncAnthropic(api_key="k", base_url=vendor.base_url, max_retries=0, **http)
+            calls = [of.messages.create(model="m", max_tokens=400, messages=MESSAGES) for _ in range(30)]
+        async with of:
+            await asyncio.gather(*calls, return_exceptions=not limited)
+        return vendor.refused
+
+    assert await refused(limited=False) > 15
+    # A little below the vendor's own limit: calls arrive unevenly.
+    client.ops.apply_limit(buckets.rpm, sluice.Limit.requests(3, per=1, refill=9.5))
+    assert await refused(limited=True) == 0

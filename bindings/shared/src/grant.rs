@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_sdk::LimitError;
 
 use crate::answer::{Answer, Bytes, Operation, begin, operation};
-use crate::arguments::{Costs, Head, Number, OwnReply, read, usage};
+use crate::arguments::{Costs, Head, Number, OwnReply, headers, read, usage};
 use crate::failure::Failure;
 use crate::held::HeldGrant;
 use crate::values::instant;
@@ -16,6 +16,12 @@ use crate::values::instant;
 struct Settle {
     dimension: String,
     used: Number,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Observe {
+    pub(crate) dimension: String,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +49,13 @@ pub(crate) fn call(held: &Arc<HeldGrant>, name: &str, arguments: Value, bytes: B
             operation(async move {
                 let mut held = held.0.lock().await;
                 Ok::<_, Failure>(held.as_mut().ok_or_else(Failure::ended)?.settle(&dimension, used).await?)
+            })
+        }),
+        "observe" => begin(read::<Observe>(name, arguments), |of| {
+            operation(async move {
+                let held = held.0.lock().await;
+                let grant = held.as_ref().ok_or_else(Failure::ended)?;
+                Ok::<_, Failure>(grant.observe(&of.dimension, &headers(of.headers)).await?)
             })
         }),
         "reply" => begin(read::<OfReply>(name, arguments), |OfReply { head, used }| {

@@ -10,7 +10,7 @@ use sluice_sdk::Dimension;
 use crate::answer::{Answer, Bytes, Kind, Operation, begin, operation};
 use crate::arguments::{Number, OwnReply, headers, read, usage};
 use crate::failure::Failure;
-use crate::grant::OfReply;
+use crate::grant::{Observe, OfReply};
 use crate::held::{HeldSlot, RunningSlot};
 use crate::values::{instant, ms};
 use crate::words::basis;
@@ -19,12 +19,6 @@ use crate::words::basis;
 #[serde(rename_all = "camelCase")]
 struct End {
     has_failed: bool,
-}
-
-#[derive(Deserialize)]
-struct Observe {
-    dimension: String,
-    headers: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]

@@ -245,6 +245,10 @@ class AsyncReservationTracker(BaseTracker):
     nobody takes within `max_reservation_age` is stale: the background task, or a store that finds no room, releases
     it."""
 
+    async def start(self) -> None:
+        """Starts the background task; does nothing if it runs."""
+        self._native.start()
+
     async def stop(self) -> None:
         """Ends the background task, and waits for its releases under way."""
         await self._native.stop()

@@ -88,10 +88,6 @@ class BaseTracker:
     def __init__(self, native: _native.Tracker) -> None:
         self._native = native
 
-    def start(self) -> None:
-        """Starts the background task; does nothing if it runs."""
-        self._native.start()
-
     def get(self, request_id: str, bucket_id: str) -> Reservation | None:
         """What is known of a grant, which stays."""
         return self._native.get(request_id, bucket_id)

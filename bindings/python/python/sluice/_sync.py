@@ -243,6 +243,10 @@ class ReservationTracker(BaseTracker):
     nobody takes within `max_reservation_age` is stale: the background task, or a store that finds no room, releases
     it."""
 
+    def start(self) -> None:
+        """Starts the background task; does nothing if it runs."""
+        self._native.start()
+
     def stop(self) -> None:
         """Ends the background task, and waits for its releases under way."""
         self._native.stop().wait()

@@ -154,12 +154,24 @@ impl Client {
         headers: &impl Headers,
         grant: Option<&Grant>,
     ) -> Result<Observed, AcquireError> {
-        let of_dimension = |part: &&Part| part.entry.asked().as_str() == dimension;
-        let part = grant.and_then(|grant| grant.parts().iter().find(of_dimension));
-        if part.is_none() && grant.is_some_and(|grant| grant.basis() == Basis::Table) {
+        match grant {
+            Some(grant) => grant.observe(dimension, headers).await,
+            None => observe_or_spare(&self.inner, dimension, headers, None).await,
+        }
+    }
+}
+
+impl Grant {
+    /// Applies the rate-limit headers of the vendor's reply to the call, as [`Client::observe`] does.
+    ///
+    /// # Errors
+    /// As for [`Client::observe`].
+    pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
+        let part = self.parts().iter().find(|part| part.entry.asked().as_str() == dimension);
+        if part.is_none() && self.basis() == Basis::Table {
             return Err(RequestError::NotHeld(dimension.to_owned()).into());
         }
-        observe_or_spare(&self.inner, dimension, headers, part.and_then(Mark::of)).await
+        observe_or_spare(self.inner(), dimension, headers, part.and_then(Mark::of)).await
     }
 }
 
