@@ -464,12 +464,26 @@ func TestTenThousandGoroutinesOnOneBucketAreAllGrantedAndNoneIsLeft(t *testing.T
 	}
 	// Each thread of the library that has ever told an answer counts as a goroutine.
 	crowd(1_000)
-	before := runtime.NumGoroutine()
+	before, atFirst := runtime.NumGoroutine(), threads(t)
 	crowd(10_000)
+	// A call that waited in a thread of its own would leave 10,000.
+	if after := threads(t); after > atFirst+100 {
+		t.Fatalf("threads of the process: %d, and %d after the crowd", atFirst, after)
+	}
 	if _, retry, err := client.Acquire(t.Context(), sluice.On(rpm)); retry == nil || err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no goroutine is left", 5*time.Second, func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// threads are those of the process, Go's and the library's.
+func threads(t testing.TB) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Skip("only Linux tells")
+	}
+	return len(tasks)
 }
 
 func TestAGrantThatIsForgottenGivesItsSlotBackWhenItIsCollected(t *testing.T) {

@@ -107,6 +107,21 @@ def test_a_child_that_leaves_its_parent_s_block_does_not_release_it(client: slui
     assert level(client, slots) == 1
 
 
+def test_a_client_of_asyncio_works_in_a_child(declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(100, per=DAY))
+    client = sluice.AsyncClient.from_env()
+
+    def take() -> None:
+        async def acquired() -> None:
+            assert isinstance(await client.acquire(rpm), sluice.AsyncGrant)
+
+        asyncio.run(acquired())
+
+    take()
+    assert in_child(take) == 0
+    take()
+
+
 def test_a_child_of_a_child_works(client: sluice.Client, declare: Declare) -> None:
     rpm = declare(sluice.Limit.requests(100, per=DAY))
 

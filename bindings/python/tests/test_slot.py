@@ -114,7 +114,8 @@ def test_ctrl_c_ends_a_wait_at_once_and_gives_back_what_it_had(client: sluice.Cl
     # It has the slot, and waits for its booked start.
     with pytest.raises(KeyboardInterrupt), client.slot(slots, slow, max_wait=200):
         pytest.fail("the block ran")
-    assert time.monotonic() - began < 3
+    # The signal comes after half a second.
+    assert time.monotonic() - began < 1.5
     assert eventually(lambda: level(client, slots) == 1)
     assert eventually(lambda: level(client, slow) >= 0), "the booked start was not given back"
 
