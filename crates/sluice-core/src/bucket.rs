@@ -111,15 +111,20 @@ impl Bucket {
     }
 
     /// Returns a full bucket that has no row yet.
+    ///
+    /// Slots do not flow in, so the anchor of a concurrency bucket is 0 and stays 0. Each write to a rate bucket asks
+    /// for the anchor that its process read. So no write for a rate bucket changes a concurrency bucket that was made
+    /// in its place.
     #[must_use]
     pub fn full(dimension: Dimension, limit: Limit, now: Timestamp) -> Self {
+        let anchor = if limit.is_concurrent() { Timestamp::default() } else { now };
         Self {
             dimension,
             limit,
             capacity: Exact::new(limit.capacity()),
             rate: Exact::new(limit.refill_rate()),
             tokens: limit.capacity(),
-            anchor: Exact::new(now),
+            anchor: Exact::new(anchor),
             version: 0,
             protocol: None,
             blocked_until: None,

@@ -52,6 +52,22 @@ async fn slots_are_not_taken_of_a_bucket_that_was_made_anew_as_a_rate() {
     assert_eq!((world.level(RPM).await.as_str(), world.bucket(RPM).await.admitted()), ("4", None));
 }
 
+/// Condition: the anchor, which is 0 in a bucket of slots. The rate bucket is full again by what the process knows, so its write would set
+/// the level, also where both buckets were made in one microsecond.
+#[tokio::test(start_paused = true)]
+async fn tokens_are_not_taken_of_a_bucket_that_was_made_anew_for_slots_in_the_same_microsecond() {
+    let world = World::with_rate(RPM, 50, 1).await;
+    let client = world.client();
+    let _known = take(&client, RPM).await;
+    let operator = world.client();
+    operator.ops().remove_bucket(&dimension(RPM)).await.unwrap();
+    world.slots(RPM, 10).await;
+    world.pass(Duration::from_millis(900));
+    let _learns = refusal(&client, RPM).await;
+    let _granted = take(&client, RPM).await;
+    assert_eq!((world.free(RPM).await.as_str(), world.leases().await), ("9", 1));
+}
+
 /// Condition: the limit type, and the capacity alone would not say it.
 #[tokio::test(start_paused = true)]
 async fn a_resize_that_is_on_its_way_changes_no_bucket_that_was_made_anew_as_a_rate() {
