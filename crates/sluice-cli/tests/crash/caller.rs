@@ -8,12 +8,11 @@ use sluice_core::Dimension;
 use sluice_sdk::{Client, Clock};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::program::{Sandbox, assert_no_faults, dice, kill, limits, sluice, sweep, timed};
+use crate::program::{Sandbox, assert_no_faults, dice, kill, kills, limits, sluice, sweep, timed};
 use crate::table::{self, Look};
 
 /// Callers at a time, and how often each is killed.
 const CALLERS: u64 = 4;
-const KILLS_EACH: usize = 40;
 
 const ROOMY: &str = "elevenlabs#concurrent";
 /// Full for most of the time, with what the dead hold: callers are killed while they wait, too.
@@ -38,7 +37,7 @@ fn kill_callers(endpoint: &str, mut dice: fastrand::Rng) -> Toll {
     };
     let whole = (0..3).map(|_| timed(caller(ASKS[1]))).max().unwrap_or_default();
     let mut toll = Toll::default();
-    for _ in 0..KILLS_EACH {
+    for _ in 0..kills(40) {
         let ask = ASKS[dice.usize(..ASKS.len())];
         let process = caller(ask).spawn().unwrap();
         toll.at_work += usize::from(kill(process, whole.mul_f64(dice.f64())));

@@ -10,14 +10,13 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::program::{Sandbox, assert_no_faults, dice, limits, sweep};
+use crate::program::{Sandbox, assert_no_faults, dice, kills, limits, sweep};
 use crate::table::{self, Look};
 
 mod worker;
 
 use worker::{CrashReport, Knows, Told, Worker};
 
-const TRIALS: u32 = 120;
 const WORKERS: u32 = 6;
 
 /// A worker that tries again and again has its answer long before.
@@ -111,7 +110,8 @@ async fn what_the_engine_said_outlives_it() {
     // A client of its own for each look: the connections of an old one ended with the engine.
     let look = || async { Look::at(&table::dynamo(&endpoint)).await };
     let (mut known, mut cut_off_in) = (Known::default(), 0);
-    for trial in 0..TRIALS {
+    let trials = kills(120);
+    for trial in 0..trials {
         tokio::time::sleep(Duration::from_millis(dice.u64(5..80))).await;
         let killed_at = Instant::now();
         engine.kill();
@@ -137,7 +137,7 @@ async fn what_the_engine_said_outlives_it() {
     let swept_at = endpoint.clone();
     let swept = spawn_blocking(move || [sweep(&swept_at), sweep(&swept_at)]).await.unwrap();
     println!(
-        "engine: {TRIALS} killed, {cut_off_in} at work; {} tokens granted; {} requests cut off, {} of them answered by the \
+        "engine: {trials} killed, {cut_off_in} at work; {} tokens granted; {} requests cut off, {} of them answered by the \
          next engine; {} leases left",
         known.granted,
         known.cut_off,
@@ -150,5 +150,5 @@ async fn what_the_engine_said_outlives_it() {
     end.assert_whole();
     assert!(end.buckets[SLOTS].tokens == Amount::from_tokens(i32::try_from(CAPACITY).unwrap()));
     // Else the trial shows nothing.
-    assert!(cut_off_in * 2 > TRIALS, "too few kills cut anything off");
+    assert!(cut_off_in * 2 > trials, "too few kills cut anything off");
 }

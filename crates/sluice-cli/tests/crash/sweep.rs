@@ -9,10 +9,9 @@ use sluice_sdk::Clock;
 use sluice_testkit::EmbeddedDynamo;
 use tokio::task::spawn_blocking;
 
-use crate::program::{assert_no_faults, dice, kill, sluice, sweep};
+use crate::program::{assert_no_faults, dice, kill, kills, sluice, sweep};
 use crate::table::{self, Look};
 
-const TRIALS: u32 = 130;
 /// Every so often a sweep runs to its end, so that the table does not grow beyond a page.
 const UNDISTURBED: u32 = 5;
 
@@ -48,7 +47,8 @@ async fn a_sweep_that_is_killed_loses_and_mints_nothing() {
     let mut dice = dice("sweeps");
     let (mut killed, mut at_work, mut half_done, mut left) = (0, 0, 0, 0);
     let mut per_lease = Duration::ZERO;
-    for trial in 0..TRIALS {
+    let trials = kills(130);
+    for trial in 0..trials {
         // Buckets of their own: a request of the one that was killed may still be on its way to the others.
         let rows: Vec<Put> = (0..BUCKETS).flat_map(|bucket| crashed(trial, bucket)).collect();
         left += rows.len() - usize::try_from(BUCKETS).unwrap();

@@ -212,7 +212,7 @@ impl World {
 const LEASE: Duration = Duration::from_secs(30);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(4_000))]
 
     #[test]
     fn no_slot_is_made_or_lost_whatever_happens_between_reading_and_write(

@@ -11,6 +11,8 @@ use sluice_core::{
     MOST_INLINE_LEASES, Operand, ReleaseAnswer, Serves, Timestamp, renew_inline,
 };
 
+#[path = "../cases/mod.rs"]
+mod cases;
 mod fleet;
 mod one_write;
 mod size;

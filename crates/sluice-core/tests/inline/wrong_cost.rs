@@ -182,7 +182,7 @@ fn held(bucket: &Bucket) -> Amount {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(2_000))]
 
     /// Leases that say anything, of which some have ended, and any number of free slots.
     #[test]

@@ -229,7 +229,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(4_000))]
 
     #[test]
     fn corrections_converge_and_none_goes_too_far(events in prop::collection::vec(event(), 0..24)) {

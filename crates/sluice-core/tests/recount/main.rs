@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sluice_core::{Amount, Drift, Lease, ReadAt, Returned, Timestamp, schema};
 
+#[path = "../cases/mod.rs"]
+mod cases;
 mod converging;
 mod table;
 
@@ -71,7 +73,7 @@ fn judged(drift: i32, before: &[Step], during: &[Step], sweeper_ms: i64) -> (Dri
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8_000, ..ProptestConfig::default() })]
+    #![proptest_config(cases::cases(8_000))]
 
     #[test]
     fn a_recount_never_claims_more_than_is_true(

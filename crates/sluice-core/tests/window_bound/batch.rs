@@ -113,7 +113,7 @@ fn run(limit: Limit, turns: &[Turn]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(600))]
 
     #[test]
     fn batches_and_lots_hold_the_bound(limit in limits(), turns in turns(3_000_000, 0, 0)) {

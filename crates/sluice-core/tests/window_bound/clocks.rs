@@ -28,7 +28,7 @@ fn run_skewed(limit: Limit, steps: &[super::Step], errors: [i64; 4]) -> Vec<(i64
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(300))]
 
     /// Up to a minute and a half, where a bucket fills within milliseconds to an hour.
     #[test]

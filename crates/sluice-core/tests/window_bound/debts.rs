@@ -106,7 +106,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(1_500))]
 
     #[test]
     fn no_settlement_lowers_the_bucket_further_than_the_cap(steps in steps()) {

@@ -91,7 +91,7 @@ fn check(limit: &Limit, grants: &mut [Grant], moved: &[(i64, i64)], error: i64) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(500))]
 
     /// One that takes a negative time for what it is stays on the line: the bound is that of everyone.
     #[test]

@@ -286,7 +286,7 @@ fn repaired(caller: &mut Caller, item: &mut Item, take: Take, error: i64) -> Opt
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(400))]
 
     /// Beside one that writes anchors an hour ahead, again and again: each such write gains what is missing in the bucket, the capacity at
     /// most, what is booked, and the errors of clocks once more. Between two of them the bound is what it is.

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 mod batch;
+#[path = "../cases/mod.rs"]
+mod cases;
 mod clocks;
 mod debts;
 mod foreign;
@@ -167,7 +169,7 @@ fn run(limit: Limit, steps: &[Step]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(cases::cases(400))]
 
     #[test]
     fn exact_clocks_grant_at_most_rate_times_window_plus_capacity(limit in limits(), steps in steps(0, 0)) {

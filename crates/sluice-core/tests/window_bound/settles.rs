@@ -162,7 +162,7 @@ fn run(limit: Limit, steps: &[Step]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(1_500))]
 
     #[test]
     fn what_calls_used_holds_the_bound(limit in limits(), steps in steps(0, 1_000)) {

@@ -115,7 +115,7 @@ fn run(limit: Limit, steps: &[Step], penalties: &[bool]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(300))]
 
     #[test]
     fn callers_of_all_lines_keep_the_bound_of_the_whole(

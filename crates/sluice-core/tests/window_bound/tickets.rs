@@ -187,7 +187,7 @@ fn run(limit: Limit, steps: &[Step], deeds: &[Deed]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(1_000))]
 
     #[test]
     fn tickets_redeemed_on_time_late_and_never_hold_the_bound(

@@ -8,6 +8,7 @@ mod code;
 
 mod holds;
 mod lane;
+mod larger;
 mod mutants;
 mod prefetch;
 mod shares;

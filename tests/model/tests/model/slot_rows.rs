@@ -4,7 +4,7 @@ use sluice_model::{Oversight, Rows, check_slot_rows};
 
 use crate::mutants::survivor;
 
-fn hold(rows: Rows) {
+pub(crate) fn hold(rows: Rows) {
     let verdict = check_slot_rows(rows, None);
     println!("slot rows: {rows:?}\n  {verdict}\n");
     assert!(verdict.broken.is_none(), "slot rows: {verdict}");
@@ -23,7 +23,6 @@ fn a_share_that_is_closed_while_its_slots_are_lent_leaves_the_limit_as_it_is() {
 #[test]
 fn operators_keep_to_the_limit_whatever_they_read() {
     hold(Rows::CHANGED_BY_TWO);
-    hold(Rows::CHANGED_BY_THREE);
     hold(Rows { wanted: &[2, 0], first: 0, ..Rows::CHANGED_BY_TWO });
 }
 

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn settings(&self) -> ClientBuilder {
-        Client::builder(&self.table).clock(self.clock.clone()).caller("bench")
+        Client::builder(&self.table).clock(self.clock.clone()).caller("bench").warn_at(None)
     }
 
     /// Sluice in `processes` processes.
@@ -154,7 +154,10 @@ fn dynamodb(endpoint: &str, meter: &Meter) -> DynamoClient {
 
 /// A client of Sluice for the engine of another process.
 pub(crate) fn sluice_at(endpoint: &str, meter: &Meter) -> ClientAt {
-    ClientAt { settings: Client::builder(table_name("bench")).caller("bench"), dynamo: dynamodb(endpoint, meter) }
+    ClientAt {
+        settings: Client::builder(table_name("bench")).caller("bench").warn_at(None),
+        dynamo: dynamodb(endpoint, meter),
+    }
 }
 
 /// Settings that are not complete yet, and the connection.

@@ -220,7 +220,7 @@ impl Crowd {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::cases(3_000))]
 
     #[test]
     fn shares_and_the_limit_change_and_no_more_is_in_use_than_the_larger_limit(
