@@ -48,6 +48,8 @@ const LONGEST_LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration
 /// The pace is measured over at least this time, and at most the other.
 const SHORTEST_PACE: Duration = Duration::from_millis(20);
 const LONGEST_PACE: Duration = Duration::from_secs(4);
+/// If nobody of this process waited for this long, the pace of before is kept, and measured anew from then on.
+const SHORTEST_LULL: Duration = Duration::from_millis(100);
 
 /// How long this process waits without numbers after it could not draw one, for want of a right or in
 /// [`MOST_FAILED`] tries.
@@ -119,6 +121,12 @@ impl State {
         let last = self.last_look.replace(now);
         self.forget(served, now, last);
         let last = last.filter(|last| now - *last <= LONGEST_PACE);
+        if self.waiting == 0 && last.is_some_and(|last| now - last >= SHORTEST_LULL) {
+            // Nobody has waited here since the last look. The pace is the one from before: over this time it says how
+            // long callers were away.
+            self.pace_from = Some((served, now));
+            return;
+        }
         let (then, from) = self.pace_from.filter(|_| last.is_some()).unwrap_or((served, now));
         self.pace_from = Some((then, from));
         let (count, time) = (served.saturating_sub(then), now - from);

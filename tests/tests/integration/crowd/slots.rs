@@ -301,3 +301,32 @@ async fn a_slot_that_is_freed_is_soon_taken() {
     let figures = crowd.run().await;
     assert!(figures.idle <= 0.02 && figures.failed_writes <= 3.0 && figures.late <= 2.0, "{figures:?}");
 }
+
+/// What was seen of the pace before the callers were away for two seconds, in which nobody was served, is not spread over
+/// that time: those far behind would look once in half a second, and slots would be free meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_that_comes_again_is_served_as_fast_as_before() {
+    fastrand::seed(7);
+    let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_800_000_000))).unwrap();
+    dynamo.create_table(TABLE).await.unwrap();
+    let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    dynamo.client(TABLE).ops().apply_limit(&Dimension::new(SLOTS).unwrap(), &limit).await.unwrap();
+    let dynamo = dynamo.behind(&DynamoProfile::new(5));
+    let client = |_| dynamo.client_with(Client::builder(TABLE).leases(Kind::Inline.leases()));
+    let clients: Vec<Client> = (0..PROCESSES).map(client).collect();
+    let served_in = async |time: Duration| {
+        let (log, end, mut callers) = (Log::default(), Instant::now() + time, JoinSet::new());
+        for (number, client) in clients.iter().enumerate() {
+            let process = Process::Sluice(client.clone());
+            callers.spawn(process.work(number, Duration::from_millis(5), end, Arc::clone(&log)));
+        }
+        callers.join_all().await;
+        let log = log.lock().unwrap();
+        log.iter().filter(|served| served.began <= end).count()
+    };
+    served_in(Duration::from_millis(50)).await;
+    sleep(Duration::from_secs(2)).await;
+    // 189, if the pace counts the time away.
+    let served = served_in(Duration::from_secs(1)).await;
+    assert!(served >= 400, "{served}");
+}
