@@ -1,4 +1,5 @@
-//! What the examples have in common: vendors with limits of their own, a table with buckets for them, and a queue.
+//! What the examples have in common: vendors with limits of their own, a table with buckets for them, and a
+//! queue.
 
 #[cfg(doctest)]
 mod guides;
@@ -18,9 +19,9 @@ use tokio::time::{Instant, sleep};
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A vendor with a limit of requests and one of tokens: a line each, as in Sluice. It counts from its first moment on, so that
-/// calls which a busy machine delays are not held against their caller. Now and then it also refuses a call for no reason,
-/// as vendors do.
+/// A vendor with a limit of requests and one of tokens: a line each, as in Sluice. It counts from its first
+/// moment on, so that calls which a busy machine delays are not held against their caller. Now and then it
+/// also refuses a call for no reason, as vendors do.
 #[derive(Debug)]
 pub struct Vendor {
     since: Instant,
@@ -74,7 +75,8 @@ pub struct Answer {
 }
 
 impl Vendor {
-    /// A vendor that allows so many requests and tokens in each window. Create it before the buckets: its count begins now.
+    /// A vendor that allows so many requests and tokens in each window. Create it before the buckets: its
+    /// count begins now.
     #[must_use]
     pub fn new(window: Duration, requests: u32, tokens: u32) -> Self {
         Self { since: Instant::now(), window, limits: [requests, tokens], counted: Mutex::default() }
@@ -97,7 +99,8 @@ impl Vendor {
     pub async fn chat(
         &self,
         prompt: &str,
-    ) -> Result<http::Response<impl Stream<Item = Result<Piece, VendorError>> + Send + 'static>, VendorError> {
+    ) -> Result<http::Response<impl Stream<Item = Result<Piece, VendorError>> + Send + 'static>, VendorError>
+    {
         let (status, answer) = self.count(prompt).await?;
         let words: Vec<String> = answer.text.split_inclusive(' ').map(String::from).collect();
         let last = words.len().saturating_sub(1);
@@ -122,10 +125,9 @@ impl Vendor {
         counted.calls += 1;
         let since_a_window = (self.window + self.since.elapsed()).as_nanos();
         let with_this = [counted.answered[0] + 1, counted.answered[1] + used];
-        let is_above = with_this
-            .iter()
-            .zip(self.limits)
-            .any(|(&all, limit)| u128::from(all) * self.window.as_nanos() > u128::from(limit) * since_a_window);
+        let is_above = with_this.iter().zip(self.limits).any(|(&all, limit)| {
+            u128::from(all) * self.window.as_nanos() > u128::from(limit) * since_a_window
+        });
         if is_above || counted.calls.is_multiple_of(EACH) {
             let refused = &mut counted.refused;
             *(if is_above { &mut refused.above } else { &mut refused.by_chance }) += 1;
@@ -154,11 +156,16 @@ pub async fn table() -> Result<EmbeddedDynamo, BoxError> {
     Ok(EmbeddedDynamo::with_table("sluice").await?)
 }
 
-/// A client of a table with one bucket for requests and one for tokens: so many in each window, all of them at once too.
+/// A client of a table with one bucket for requests and one for tokens: so many in each window, all of them
+/// at once too.
 ///
 /// # Errors
 /// If the embedded table or a bucket cannot be created.
-pub async fn sluice(window: Duration, rpm: (Dimension, i32), tpm: (Dimension, i32)) -> Result<Client, BoxError> {
+pub async fn sluice(
+    window: Duration,
+    rpm: (Dimension, i32),
+    tpm: (Dimension, i32),
+) -> Result<Client, BoxError> {
     sluice_with_shares(window, rpm, tpm, &[]).await
 }
 

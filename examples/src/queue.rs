@@ -1,5 +1,5 @@
-//! What SQS and its event source mapping do for a Lambda function: delays, batches, deliveries that come again, dead
-//! letters.
+//! What SQS and its event source mapping do for a Lambda function: delays, batches, deliveries that come
+//! again, dead letters.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -48,8 +48,8 @@ impl Queue {
         messages.waiting.push((due, 0, message));
     }
 
-    /// Invokes the function with batches until the queue is empty, `at_once` invocations side by side. Returns how many
-    /// messages ended as dead letters.
+    /// Invokes the function with batches until the queue is empty, `at_once` invocations side by side.
+    /// Returns how many messages ended as dead letters.
     pub async fn drain(
         &self,
         at_once: usize,
@@ -85,9 +85,13 @@ impl Queue {
         (!is_done).then(|| due.into_iter().map(|(_, receives, message)| (receives + 1, message)).collect())
     }
 
-    /// Deletes a batch, but for the messages that failed: these come again, or are moved to the dead letters. A function
-    /// that fails fails with the whole batch.
-    async fn finish(&self, batch: Vec<(u32, SqsMessage)>, response: Result<SqsBatchResponse, lambda_runtime::Error>) {
+    /// Deletes a batch, but for the messages that failed: these come again, or are moved to the dead letters.
+    /// A function that fails fails with the whole batch.
+    async fn finish(
+        &self,
+        batch: Vec<(u32, SqsMessage)>,
+        response: Result<SqsBatchResponse, lambda_runtime::Error>,
+    ) {
         let mut messages = self.0.lock().await;
         messages.in_flight -= batch.len();
         for (receives, message) in batch {

@@ -33,7 +33,8 @@ impl Voices {
             let mut calls = self.calls.lock().await;
             if calls.running >= self.plan {
                 calls.refused += 1;
-                let error = br#"{"detail": {"status": "too_many_concurrent_requests", "message": "Too many calls"}}"#;
+                let error =
+                    br#"{"detail": {"status": "too_many_concurrent_requests", "message": "Too many calls"}}"#;
                 return self.reply(StatusCode::TOO_MANY_REQUESTS, calls.running, error.to_vec());
             }
             calls.running += 1;

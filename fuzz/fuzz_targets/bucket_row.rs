@@ -1,18 +1,18 @@
-//! Bucket rows, of Sluice and of other clients: a limit that makes sense, a level that is never above it, and conditions that
-//! send back what was read. Every planner takes whatever was read.
+//! Bucket rows, of Sluice and of other clients: a limit that makes sense, a level that is never above it, and
+//! conditions that send back what was read. Every planner takes whatever was read.
 #![no_main]
 
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use sluice_core::schema::{
-    AttributeFault, CAPACITY, COST_PER_CALL, Field, LAST_REFILL_AT, OF_BUCKET, PROTOCOL, REFILL_RATE, Row as _,
-    RowError, SHARES, TOKENS, VERSION,
+    AttributeFault, CAPACITY, COST_PER_CALL, Field, LAST_REFILL_AT, OF_BUCKET, PROTOCOL, REFILL_RATE,
+    Row as _, RowError, SHARES, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
-    InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned,
-    Serves, SlotPlanner, Starts, Take, Timestamp,
+    Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer,
+    InlineLeases, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner,
+    RateReceipt, Returned, Serves, SlotPlanner, Starts, Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
 
@@ -34,7 +34,10 @@ fn check(row: &Item, bucket: &Bucket) {
     assert_eq!((again.limit(), again.tokens(), again.anchor()), (limit, bucket.tokens(), bucket.anchor()));
     assert_eq!(again.version(), bucket.version());
     for attribute in [CAPACITY, REFILL_RATE, LAST_REFILL_AT] {
-        assert!(is_exactly(rewritten.number(attribute).unwrap(), number(attribute)), "{attribute}: {rewritten:?}");
+        assert!(
+            is_exactly(rewritten.number(attribute).unwrap(), number(attribute)),
+            "{attribute}: {rewritten:?}"
+        );
     }
 }
 
@@ -44,10 +47,16 @@ fn check_sent_back(row: &Item, bucket: &Bucket, now: Timestamp) {
     let other = if bucket.limit().is_concurrent() {
         Limit::concurrent(one, Cost::ONE)
     } else {
-        Limit::rate(bucket.limit().limit_type(), one, Rate::per(one, Duration::from_secs(1)).unwrap(), Cost::ONE)
+        Limit::rate(
+            bucket.limit().limit_type(),
+            one,
+            Rate::per(one, Duration::from_secs(1)).unwrap(),
+            Cost::ONE,
+        )
     };
     let change = Change::plan(bucket, &other.unwrap(), now).unwrap();
-    let read = [(":read_capacity", CAPACITY), (":read_anchor", LAST_REFILL_AT), (":read_refill_rate", REFILL_RATE)];
+    let read =
+        [(":read_capacity", CAPACITY), (":read_anchor", LAST_REFILL_AT), (":read_refill_rate", REFILL_RATE)];
     for (placeholder, attribute) in read {
         for (_, sent) in change.values.iter().filter(|(name, _)| *name == placeholder) {
             let Operand::Number(sent) = sent else { panic!("{change:?}") };
@@ -103,7 +112,10 @@ fn check_rate_plans(bucket: &Bucket, take: Take) {
     let capacity = bucket.limit().capacity();
     let planner = RatePlanner::new(bucket).with_headroom(Duration::from_millis(50));
     if let Plan::Write(planned) = planner.plan(take) {
-        assert!(take.patience > Duration::ZERO || bucket.level(take.now) >= take.cost.amount(), "{planned:?}");
+        assert!(
+            take.patience > Duration::ZERO || bucket.level(take.now) >= take.cost.amount(),
+            "{planned:?}"
+        );
         assert!(planned.after.level(take.now) <= capacity);
     }
     let claim = Claim { cost: take.cost, patience: take.patience };

@@ -1,4 +1,5 @@
-//! Amounts, instants, rates and costs: the value of the text, rounded against the caller, and nothing beyond the range.
+//! Amounts, instants, rates and costs: the value of the text, rounded against the caller, and nothing beyond
+//! the range.
 #![no_main]
 
 use std::fmt::Display;
@@ -19,7 +20,8 @@ fn check_error(error: DecimalError, text: &str, scale: i64) {
     match error {
         DecimalError::NotANumber => assert_eq!(floor(text, scale), None, "{text:?} is a number"),
         DecimalError::OutOfRange => assert!(
-            written_exponent_is_absurd(text) || floor(text, scale).is_none_or(|units| i64::try_from(units).is_err()),
+            written_exponent_is_absurd(text)
+                || floor(text, scale).is_none_or(|units| i64::try_from(units).is_err()),
             "{text:?} is in range"
         ),
         other => panic!("{other:?}"),
@@ -52,7 +54,8 @@ fuzz_target!(|text: &str| {
         Ok(cost) => assert_eq!(ceiling(text, 6), ceiling(&written(&cost), 6)),
         Err(CostError::NotPositive) => assert!(ceiling(text, 6).unwrap() <= 0.into()),
         Err(CostError::Malformed(DecimalError::OutOfRange)) => assert!(
-            written_exponent_is_absurd(text) || ceiling(text, 6).is_none_or(|units| i64::try_from(units).is_err())
+            written_exponent_is_absurd(text)
+                || ceiling(text, 6).is_none_or(|units| i64::try_from(units).is_err())
         ),
         Err(CostError::Malformed(error)) => check_error(error, text, 6),
         Err(other) => panic!("{other:?}"),

@@ -8,15 +8,17 @@ use sluice_core::schema::{BUCKETS, DIRECTORY_KEY};
 use sluice_core::{Dimension, Directory, Operand};
 use sluice_fuzz::Item;
 
-/// Longest partition key that DynamoDB takes, in bytes, and what a lease adds to a name: `lease#`, `#`, and a UUID.
+/// Longest partition key that DynamoDB takes, in bytes, and what a lease adds to a name: `lease#`, `#`, and a
+/// UUID.
 const LONGEST_KEY: usize = 2_048;
 const LEASE_ADDS: usize = 6 + 1 + 36;
 
 fn is_name(text: &str) -> bool {
     let parts: Vec<&str> = text.split('#').collect();
     let (vendor, named) = (parts[0], parts.len() == 2 || parts.len() == 3);
-    let printable =
-        parts.iter().all(|part| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control()));
+    let printable = parts
+        .iter()
+        .all(|part| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control()));
     named && printable && !["lease", "load", "ticket"].contains(&vendor) && text.len() <= 1_024
 }
 

@@ -1,5 +1,5 @@
-//! Lease rows, of Sluice and of other clients: what they hold is never more than they say, and a condition sends back what was
-//! read.
+//! Lease rows, of Sluice and of other clients: what they hold is never more than they say, and a condition
+//! sends back what was read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -42,7 +42,9 @@ fn check_error(row: &Item, error: &RowError) {
     match &error.fault {
         AttributeFault::Missing => assert_eq!(row.field(error.attribute), None),
         AttributeFault::WrongType { .. } => assert!(row.field(error.attribute).is_some()),
-        AttributeFault::BadValue { .. } => assert!(row.number(error.attribute).or(row.text(error.attribute)).is_some()),
+        AttributeFault::BadValue { .. } => {
+            assert!(row.number(error.attribute).or(row.text(error.attribute)).is_some())
+        }
         other => panic!("{other:?}"),
     }
     for dimension in Lease::dimensions_of_unreadable(row) {

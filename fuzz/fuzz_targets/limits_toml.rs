@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use libfuzzer_sys::fuzz_target;
 use sluice_core::{Amount, Dimension, Limit, Split};
 
-// The command's own files, by themselves: the command as a whole takes minutes to build with a fuzzer's flags. They are
-// formatted where they belong.
+// The command's own files, by themselves: the command as a whole takes minutes to build with a fuzzer's
+// flags. They are formatted where they belong.
 #[rustfmt::skip]
 #[path = "../../crates/sluice-cli/src/failure.rs"]
 #[allow(dead_code)]
@@ -29,8 +29,14 @@ fn check(file: &BucketsFile) {
     assert_eq!(names.len(), file.limits.len(), "a bucket is declared once");
     for (name, split) in &file.limits {
         let limit = split.whole();
-        assert!(split.shares().iter().all(|share| share.limit.capacity() >= limit.cost_per_call().amount()), "{name}");
-        assert!(limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity(), "{name}");
+        assert!(
+            split.shares().iter().all(|share| share.limit.capacity() >= limit.cost_per_call().amount()),
+            "{name}"
+        );
+        assert!(
+            limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity(),
+            "{name}"
+        );
         assert_eq!(limit.refill_rate().is_zero(), limit.is_concurrent(), "{name}");
         assert!(!limit.is_concurrent() || limit.capacity().is_whole(), "{name}");
     }
@@ -73,10 +79,14 @@ fuzz_target!(|text: &str| {
         }
         Err(failure) => {
             let message = failure.to_string();
-            let place = message.strip_prefix("limits.toml:").unwrap_or_else(|| panic!("{message:?} names no file"));
+            let place =
+                message.strip_prefix("limits.toml:").unwrap_or_else(|| panic!("{message:?} names no file"));
             if place != " it declares no bucket; a bucket begins with [[bucket]]" {
                 let line: usize = place.split(':').next().and_then(|line| line.parse().ok()).unwrap();
-                assert!((1..=text.split('\n').count()).contains(&line), "{message:?} names no line of the file");
+                assert!(
+                    (1..=text.split('\n').count()).contains(&line),
+                    "{message:?} names no line of the file"
+                );
             }
         }
     }

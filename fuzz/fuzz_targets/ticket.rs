@@ -8,7 +8,10 @@ fuzz_target!(|text: &str| {
     match text.parse::<Ticket>() {
         Ok(ticket) => {
             assert_eq!(ticket.to_string(), text);
-            assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_~".contains(&byte)), "{text:?}");
+            assert!(
+                text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_~".contains(&byte)),
+                "{text:?}"
+            );
             assert!(ticket.key().starts_with("ticket#") && ticket.start_at() <= ticket.use_by());
             assert!((1..=50).contains(&ticket.dimensions().len()));
         }

@@ -1,5 +1,5 @@
-//! Replies of vendors: what is there is read for what it says or told to be unreadable, what is not there says nothing, and what
-//! cannot be read changes nothing.
+//! Replies of vendors: what is there is read for what it says or told to be unreadable, what is not there
+//! says nothing, and what cannot be read changes nothing.
 #![no_main]
 
 use std::time::Duration;
@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use sluice_core::{Amount, Timestamp};
 use sluice_fuzz::{ceiling, floor};
 use sluice_vendors::{
-    HeaderFault, HeaderReading, MAX_RETRY_AFTER, Profile, Quota, VendorRefusal, Vendors, classify, read, retry_after,
+    HeaderFault, HeaderReading, MAX_RETRY_AFTER, Profile, Quota, VendorRefusal, Vendors, classify, read,
+    retry_after,
 };
 
 /// 2025-08-21T12:40:55Z.
@@ -71,7 +72,9 @@ fn check_reading(reply: &Reply<'_>, vendor: &Profile, quota: Quota) {
             assert!(amount >= Amount::ZERO);
         }
         // The IETF's header has spans of its own, which name no time that is acted on.
-        assert!(vendor.reads_standard || said.reset.is_none_or(|reset| reset <= Duration::from_secs(31 * 86_400)));
+        assert!(
+            vendor.reads_standard || said.reset.is_none_or(|reset| reset <= Duration::from_secs(31 * 86_400))
+        );
         assert!(said.window.is_none() || said.limit.is_some() || said.remaining.is_some());
     }
 }
@@ -112,7 +115,8 @@ fn check_wait(reply: &Reply<'_>) {
     let read_body = if told.contains(&"retryDelay") { None } else { body };
     let again = retry_after(&reply.without(&told), read_body, NOW);
     assert!(told.contains(&"retryDelay") || again.wait == wait.wait);
-    let first = ["retry-after-ms", "x-ms-retry-after-ms", "retry-after"].into_iter().find(|name| reply.has(name));
+    let first =
+        ["retry-after-ms", "x-ms-retry-after-ms", "retry-after"].into_iter().find(|name| reply.has(name));
     if let (Some("retry-after"), Some(wait), []) = (first, wait.wait, &told[..]) {
         // Seconds below those of a Unix time, or else a date.
         const UNIX_TIMES: i128 = 1_000_000_000 * 1_000_000_000;

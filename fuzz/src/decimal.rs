@@ -5,7 +5,8 @@ use std::str::FromStr as _;
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, RoundingMode};
 
-/// Exponents that Sluice refuses unread; as numbers they are far beyond any quota, or beyond any digit that counts.
+/// Exponents that Sluice refuses unread; as numbers they are far beyond any quota, or beyond any digit that
+/// counts.
 const LARGEST_EXPONENT: i64 = 400;
 
 /// The value of `text`, whatever its size; `None` where it is no decimal number.
@@ -17,7 +18,8 @@ fn value(text: &str) -> Option<BigDecimal> {
     BigDecimal::from_str(text).ok()
 }
 
-/// `text` in units of `10^-scale`, rounded down; `None` where it is no decimal number, or one with an absurd exponent.
+/// `text` in units of `10^-scale`, rounded down; `None` where it is no decimal number, or one with an absurd
+/// exponent.
 pub fn floor(text: &str, scale: i64) -> Option<BigInt> {
     rounded(text, scale, RoundingMode::Floor)
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sluice_core::schema::{Field, Row};
 use sluice_core::{Operand, Put};
 
-/// A row. As text, each line is `name type value`: `tokens N 46.5`, `caller S audit-service`, `drift M`. A name with slashes in it
-/// leads into a map: `leases/a3f8/c N 1`.
+/// A row. As text, each line is `name type value`: `tokens N 46.5`, `caller S audit-service`, `drift M`. A
+/// name with slashes in it leads into a map: `leases/a3f8/c N 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item(BTreeMap<String, Attribute>);
 

@@ -3,10 +3,18 @@
 use std::time::Duration;
 
 use sluice_core::schema::{BUCKETS, KEY};
-use sluice_core::{Amount, Bucket, Cost, Dimension, Directory, Lease, LeaseId, Limit, Operand, Put, Timestamp};
+use sluice_core::{
+    Amount, Bucket, Cost, Dimension, Directory, Lease, LeaseId, Limit, Operand, Put, Timestamp,
+};
 
-/// Concurrency buckets of which every slot is held: `leases` of them all told, `ended` of these by holders that crashed.
-pub(crate) fn table(now: Timestamp, buckets: usize, leases: usize, ended: usize) -> impl Iterator<Item = Put> {
+/// Concurrency buckets of which every slot is held: `leases` of them all told, `ended` of these by holders
+/// that crashed.
+pub(crate) fn table(
+    now: Timestamp,
+    buckets: usize,
+    leases: usize,
+    ended: usize,
+) -> impl Iterator<Item = Put> {
     let names: Vec<Dimension> =
         (0..buckets).map(|at| Dimension::new(&format!("vendor{at:03}#concurrent")).unwrap()).collect();
     let each = i32::try_from(leases / buckets).unwrap();
@@ -18,7 +26,8 @@ pub(crate) fn table(now: Timestamp, buckets: usize, leases: usize, ended: usize)
         let ends = if at.is_multiple_of(every) { long_ago } else { now.after(Duration::from_secs(3_600)) };
         let id = LeaseId::new(format!("{at:08x}-4c1d-7e7a-9b1e-0123456789ab")).unwrap();
         let name = names[(at / every) % names.len()].clone();
-        Lease::new(name, &id, Cost::ONE, long_ago.before(Duration::from_secs(60)), ends, "audit-service").put()
+        Lease::new(name, &id, Cost::ONE, long_ago.before(Duration::from_secs(60)), ends, "audit-service")
+            .put()
     };
     rows.chain((0..leases).map(lease))
 }
@@ -36,7 +45,8 @@ fn full(name: &Dimension, limit: Limit, now: Timestamp) -> Put {
 
 /// The directory that an earlier sweep would have left.
 pub(crate) fn directory(buckets: usize) -> Put {
-    let names = (0..buckets).map(|at| Dimension::new(&format!("vendor{at:03}#concurrent")).unwrap()).collect();
+    let names =
+        (0..buckets).map(|at| Dimension::new(&format!("vendor{at:03}#concurrent")).unwrap()).collect();
     let update = Directory::default().update(&names).unwrap();
     let value = |name: &str| update.values.iter().find(|(short, _)| *short == name).unwrap().1.clone();
     let item = vec![(KEY, Operand::Text(update.key.clone())), (BUCKETS, value(":buckets"))];

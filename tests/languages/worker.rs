@@ -23,7 +23,9 @@ type Broken = Box<dyn Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<(), Broken> {
     let arguments: Vec<String> = env::args().collect();
-    let [_, history, seconds] = arguments.as_slice() else { return Err("language_worker HISTORY SECONDS".into()) };
+    let [_, history, seconds] = arguments.as_slice() else {
+        return Err("language_worker HISTORY SECONDS".into());
+    };
     let wants: BTreeMap<String, i32> = serde_json::from_str(&env::var("WANTS")?)?;
     let until = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
     let client = ClientBuilder::from_env()?.caller("rust").connect().await;

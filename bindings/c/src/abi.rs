@@ -1,4 +1,5 @@
-//! The C interface: all that is not safe. A pointer that a function returns belongs to the caller, who frees it once.
+//! The C interface: all that is not safe. A pointer that a function returns belongs to the caller, who frees
+//! it once.
 
 #![allow(unsafe_code, reason = "pointers of C; each function says what they must be")]
 
@@ -12,7 +13,8 @@ use sluice_bindings::{Answer, Failure, Target};
 
 use crate::work::{SluiceAnswer, SluiceOperation, SluiceTarget, at_once, begin, blocking};
 
-/// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must not block.
+/// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must
+/// not block.
 pub type SluiceDone = extern "C" fn(context: usize, answer: *mut SluiceAnswer);
 
 /// The text at `text`, of `length` bytes.
@@ -77,7 +79,8 @@ pub unsafe extern "C" fn sluice_estimator(settings: *const c_char, length: usize
 /// Otherwise `done` is told the answer later, once; free the operation after that.
 ///
 /// # Safety
-/// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a pointer.
+/// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sluice_call(
     target: *const SluiceTarget,
@@ -93,7 +96,8 @@ pub unsafe extern "C" fn sluice_call(
     ready: *mut *mut SluiceAnswer,
 ) -> *mut SluiceOperation {
     // SAFETY: the caller's promise.
-    let (target, name_text, args) = unsafe { (&(*target).0, bytes(name_text, name_length), bytes(args, args_length)) };
+    let (target, name_text, args) =
+        unsafe { (&(*target).0, bytes(name_text, name_length), bytes(args, args_length)) };
     // SAFETY: the caller's promise.
     let body = (!body.is_null()).then(|| unsafe { bytes(body, body_length) }.to_vec());
     let operation = || match (name(name_text), arguments(args)) {
@@ -111,7 +115,8 @@ pub unsafe extern "C" fn sluice_call(
     }
 }
 
-/// Cancels an operation: it gives back what it has, and `done` is told null, unless it was told the answer before.
+/// Cancels an operation: it gives back what it has, and `done` is told null, unless it was told the answer
+/// before.
 ///
 /// # Safety
 /// `operation` is of `sluice_call` and not freed.
@@ -134,7 +139,8 @@ pub unsafe extern "C" fn sluice_look(
     args_length: usize,
 ) -> *mut SluiceAnswer {
     // SAFETY: the caller's promise.
-    let (target, name_text, args) = unsafe { (&(*target).0, bytes(name_text, name_length), bytes(args, args_length)) };
+    let (target, name_text, args) =
+        unsafe { (&(*target).0, bytes(name_text, name_length), bytes(args, args_length)) };
     given(at_once(|| target.look(name(name_text)?, arguments(args)?)))
 }
 
@@ -178,7 +184,10 @@ fn told(text: &[u8], length: &mut usize) -> *const c_char {
 /// # Safety
 /// `answer` is of this library and not freed; `length` points at a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sluice_answer_value(answer: *const SluiceAnswer, length: *mut usize) -> *const c_char {
+pub unsafe extern "C" fn sluice_answer_value(
+    answer: *const SluiceAnswer,
+    length: *mut usize,
+) -> *const c_char {
     // SAFETY: the caller's promise.
     unsafe { told((*answer).value.as_bytes(), &mut *length) }
 }
@@ -188,7 +197,10 @@ pub unsafe extern "C" fn sluice_answer_value(answer: *const SluiceAnswer, length
 /// # Safety
 /// `answer` is of this library and not freed; `length` points at a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sluice_answer_failure(answer: *const SluiceAnswer, length: *mut usize) -> *const c_char {
+pub unsafe extern "C" fn sluice_answer_failure(
+    answer: *const SluiceAnswer,
+    length: *mut usize,
+) -> *const c_char {
     // SAFETY: the caller's promise.
     let (answer, length) = unsafe { (&*answer, &mut *length) };
     if answer.failure.is_empty() { null() } else { told(answer.failure.as_bytes(), length) }
@@ -199,7 +211,10 @@ pub unsafe extern "C" fn sluice_answer_failure(answer: *const SluiceAnswer, leng
 /// # Safety
 /// `answer` is of this library and not freed; `length` points at a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sluice_answer_bytes(answer: *const SluiceAnswer, length: *mut usize) -> *const c_char {
+pub unsafe extern "C" fn sluice_answer_bytes(
+    answer: *const SluiceAnswer,
+    length: *mut usize,
+) -> *const c_char {
     // SAFETY: the caller's promise.
     let (answer, length) = unsafe { (&*answer, &mut *length) };
     answer.bytes.as_ref().map_or(null(), |body| told(body, length))

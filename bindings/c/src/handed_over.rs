@@ -1,4 +1,5 @@
-//! What a program hands over: its credentials of AWS, and its log. Both are functions that threads of this library call.
+//! What a program hands over: its credentials of AWS, and its log. Both are functions that threads of this
+//! library call.
 
 #![allow(unsafe_code, reason = "pointers of C; each function says what they must be")]
 
@@ -55,7 +56,8 @@ pub unsafe extern "C" fn sluice_client_with_credentials(
     let of_caller = Context { context, forget };
     // SAFETY: the caller's promise.
     let settings = arguments(unsafe { bytes(settings, length) });
-    let asks = move |question| ask(of_caller.get(), Box::into_raw(Box::new(SluiceCredentialsQuestion(question))));
+    let asks =
+        move |question| ask(of_caller.get(), Box::into_raw(Box::new(SluiceCredentialsQuestion(question))));
     given(blocking(async { Target::client_with_credentials(settings?, asks).await.map(made) }))
 }
 

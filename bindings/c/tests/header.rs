@@ -1,4 +1,5 @@
-//! The header is what `abi.rs` and `handed_over.rs` say. `SLUICE_WRITE_HEADER=1 cargo test -p sluice-c` writes it anew.
+//! The header is what `abi.rs` and `handed_over.rs` say. `SLUICE_WRITE_HEADER=1 cargo test -p sluice-c`
+//! writes it anew.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The border to Node: operations as promises. What they are and what they answer is in `sluice-bindings`, and the
-//! types are in TypeScript (`src/`).
+//! The border to Node: operations as promises. What they are and what they answer is in `sluice-bindings`,
+//! and the types are in TypeScript (`src/`).
 
 #![allow(missing_docs, reason = "`src/native.ts` tells what each is")]
 
@@ -57,8 +57,8 @@ impl NativeTarget {
         Target::estimator(parse(&settings)?).map(Self).map_err(|failure| raise(&failure))
     }
 
-    /// Begins an operation. Most grants from stock are there at once: then there is no operation, but the answer.
-    /// Otherwise `mailbox` is told the answer, with this number.
+    /// Begins an operation. Most grants from stock are there at once: then there is no operation, but the
+    /// answer. Otherwise `mailbox` is told the answer, with this number.
     #[napi]
     pub fn call(
         &self,
@@ -80,7 +80,8 @@ impl NativeTarget {
                         Some(Err(failure)) => (None, Some(failure.to_json())),
                         None => (None, None),
                     };
-                    // Of a worker thread that has ended, nobody is told: the answer is dropped, and gives back what it holds.
+                    // Of a worker thread that has ended, nobody is told: the answer is dropped, and gives
+                    // back what it holds.
                     told.call((number, answer, failure).into(), ThreadsafeFunctionCallMode::NonBlocking);
                 }))))
             }
@@ -159,8 +160,8 @@ pub fn end_log() {
     logs::log_to(None);
 }
 
-/// Where the answers of one thread of JavaScript come: the number of the operation, its answer or its failure, and neither if
-/// it was cancelled.
+/// Where the answers of one thread of JavaScript come: the number of the operation, its answer or its
+/// failure, and neither if it was cancelled.
 #[napi]
 pub struct Mailbox(Arc<Callback>);
 

@@ -13,7 +13,8 @@ pub(crate) fn request(
     costs: Option<&Bound<'_, PyDict>>,
     share: Option<String>,
 ) -> PyResult<Request<'static>> {
-    let with_cost = |request: Request<'static>, (dimension, cost): (String, Quantity)| request.cost(dimension, cost);
+    let with_cost =
+        |request: Request<'static>, (dimension, cost): (String, Quantity)| request.cost(dimension, cost);
     let request = match <[String; 1]>::try_from(dimensions) {
         Ok([only]) => Request::from(&only).into_owned(),
         Err(dimensions) => Request::from(dimensions),
@@ -42,9 +43,9 @@ pub(crate) fn quantity(number: &Bound<'_, PyAny>) -> PyResult<Quantity> {
     if let Ok(whole) = number.extract::<i64>() {
         return Ok(Quantity::from(whole));
     }
-    let number: f64 = number
-        .extract()
-        .map_err(|_| PyTypeError::new_err(format!("{number:?} is not a number of tokens: pass an int or a float")))?;
+    let number: f64 = number.extract().map_err(|_| {
+        PyTypeError::new_err(format!("{number:?} is not a number of tokens: pass an int or a float"))
+    })?;
     Ok(Quantity::from(number))
 }
 
@@ -52,12 +53,15 @@ pub(crate) fn quantity(number: &Bound<'_, PyAny>) -> PyResult<Quantity> {
 pub(crate) fn duration(name: &str, time: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let wrong = |what: &str| PyValueError::new_err(format!("{name} = {time}: {what}"));
     if let Ok(seconds) = time.extract::<f64>() {
-        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong("it must be a number of seconds, zero or more"));
+        return Duration::try_from_secs_f64(seconds)
+            .map_err(|_| wrong("it must be a number of seconds, zero or more"));
     }
     let negative = || wrong("it must be zero or more");
     let is_delta = time.hasattr("total_seconds")?;
     if !is_delta {
-        return Err(PyTypeError::new_err(format!("{name} = {time}: pass seconds as a number, or a timedelta")));
+        return Err(PyTypeError::new_err(format!(
+            "{name} = {time}: pass seconds as a number, or a timedelta"
+        )));
     }
     time.extract().map_err(|_| negative())
 }

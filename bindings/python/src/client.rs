@@ -163,8 +163,14 @@ impl NativeClient {
         Ok(Operation::new(async move { sluice.end_cool_down(&dimension).await }))
     }
 
-    fn refill(&self, py: Python<'_>, dimension: String, level: Option<&Bound<'_, PyAny>>) -> PyResult<Operation> {
-        let (sluice, level) = (self.sluice(py)?, level.map(|level| limits::amount("level", level)).transpose()?);
+    fn refill(
+        &self,
+        py: Python<'_>,
+        dimension: String,
+        level: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Operation> {
+        let (sluice, level) =
+            (self.sluice(py)?, level.map(|level| limits::amount("level", level)).transpose()?);
         Ok(Operation::new(async move { sluice.refill(&dimension, level).await }))
     }
 

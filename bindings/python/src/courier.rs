@@ -39,7 +39,8 @@ pub(crate) fn of_process() -> PyResult<&'static Courier> {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("sluice-courier".to_owned());
         let thread = thread.spawn(move || bring_all(&receiver));
-        let thread = thread.map_err(|error| PyOSError::new_err(format!("sluice cannot start a thread: {error}")))?;
+        let thread =
+            thread.map_err(|error| PyOSError::new_err(format!("sluice cannot start a thread: {error}")))?;
         Ok(Courier { sender, records: Arc::default(), thread: Mutex::new(Some(thread)) })
     })
 }
@@ -66,8 +67,8 @@ impl Courier {
     }
 }
 
-/// Ends the courier, once it has brought what was sent. A thread that asked for the interpreter after its end would
-/// never come back.
+/// Ends the courier, once it has brought what was sent. A thread that asked for the interpreter after its end
+/// would never come back.
 #[pyfunction]
 pub(crate) fn stop_courier(py: Python<'_>) {
     let Some(courier) = COURIER.get() else { return };

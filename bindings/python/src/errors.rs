@@ -38,7 +38,11 @@ fn with_fields(
 
 /// A use of what a parent of this process holds.
 pub(crate) fn forked(py: Python<'_>) -> PyErr {
-    error(py, "ForkedError", "this was granted to the process that forked this one, which ends it: acquire anew here")
+    error(
+        py,
+        "ForkedError",
+        "this was granted to the process that forked this one, which ends it: acquire anew here",
+    )
 }
 
 pub(crate) fn ended(py: Python<'_>) -> PyErr {
@@ -100,7 +104,9 @@ impl Raise for LimitError {
         match self {
             Self::Refused(ref retry) => {
                 let retry = retry.clone();
-                with_fields(py, "RefusedError", &self, |fields| fields.set_item("retry", retry.into_python(py)?))
+                with_fields(py, "RefusedError", &self, |fields| {
+                    fields.set_item("retry", retry.into_python(py)?)
+                })
             }
             Self::TimedOut(_) => error(py, "TimedOutError", self),
             Self::Closed => error(py, "ClosedError", self),

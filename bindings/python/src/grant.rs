@@ -14,7 +14,8 @@ use crate::operation::Operation;
 use crate::process::{OfProcess, runtime};
 use crate::values::{IntoPython, instance, instant, object};
 
-/// A grant that Python does not have yet. If it never gets there, as after a cancellation, everything goes back.
+/// A grant that Python does not have yet. If it never gets there, as after a cancellation, everything goes
+/// back.
 pub(crate) struct UndeliveredGrant(Option<Grant>);
 
 impl UndeliveredGrant {
@@ -142,7 +143,8 @@ impl NativeGrant {
         Self { held, costs, start_at, booked_wait, basis }
     }
 
-    /// Reads what changes while the grant is held; `None` if it has ended, or belongs to a parent of this process.
+    /// Reads what changes while the grant is held; `None` if it has ended, or belongs to a parent of this
+    /// process.
     fn look<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Grant) -> T + Send) -> PyResult<Option<T>> {
         let Some(held) = self.held.0.get() else { return Ok(None) };
         let runtime = runtime()?;
@@ -232,7 +234,8 @@ impl NativeGrant {
         body: Option<Vec<u8>>,
         used: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Operation> {
-        let (held, used, reply) = (Arc::clone(&self.held), usage(used)?, OwnReply::new(status, headers, body)?);
+        let (held, used, reply) =
+            (Arc::clone(&self.held), usage(used)?, OwnReply::new(status, headers, body)?);
         Ok(Operation::new(async move {
             let mut held = held.lock().await?;
             let grant = held.as_mut().ok_or(GrantError::Ended)?;

@@ -55,7 +55,8 @@ impl NativeLimiter {
                 limiter = limiter.vendor(vendor);
             }
             if let Some(buckets) = &self.buckets {
-                limiter = limiter.buckets(buckets.iter().filter_map(|name| sluice_sdk::Dimension::new(name).ok()));
+                limiter =
+                    limiter.buckets(buckets.iter().filter_map(|name| sluice_sdk::Dimension::new(name).ok()));
             }
             if let Some(share) = &self.share {
                 limiter = limiter.share(share);
@@ -84,7 +85,8 @@ pub(crate) fn http_limiter(
 
 #[pymethods]
 impl NativeLimiter {
-    /// Waits until the call may start. Returns `None` if nothing limits it, a reply beyond the patience, or the call.
+    /// Waits until the call may start. Returns `None` if nothing limits it, a reply beyond the patience, or
+    /// the call.
     fn start(
         &self,
         py: Python<'_>,
@@ -184,8 +186,15 @@ impl NativeCall {
         Ok(NativeReply(Arc::new(OfProcess::new(Mutex::new(Some(reply))))))
     }
 
-    /// A reply with any other status, and the beginning of its body. Returns when the fleet has reacted, 3 s later at most.
-    fn failed(&self, py: Python<'_>, status: u16, of: &Bound<'_, PyAny>, body: Vec<u8>) -> PyResult<Operation> {
+    /// A reply with any other status, and the beginning of its body. Returns when the fleet has reacted, 3 s
+    /// later at most.
+    fn failed(
+        &self,
+        py: Python<'_>,
+        status: u16,
+        of: &Bound<'_, PyAny>,
+        body: Vec<u8>,
+    ) -> PyResult<Operation> {
         let (head, call) = (head(status, of)?, self.take(py)?);
         Ok(Operation::new(async move {
             call.failed(head.map(|()| body)).await;

@@ -1,5 +1,5 @@
-//! The extension module of the Python package `sluice`: the SDK's operations, each for threads and for asyncio. Holds
-//! no knowledge of the protocol and of vendors. What Python code sees is in `python/sluice`.
+//! The extension module of the Python package `sluice`: the SDK's operations, each for threads and for
+//! asyncio. Holds no knowledge of the protocol and of vendors. What Python code sees is in `python/sluice`.
 
 use pyo3::prelude::*;
 

@@ -27,7 +27,8 @@ pub(crate) fn limit(of: &Bound<'_, PyAny>) -> PyResult<Limit> {
         Cost::ONE
     } else {
         let of_call = amount("cost_per_call", &cost)?;
-        Cost::new(of_call).map_err(|error| PyValueError::new_err(format!("cost_per_call = {of_call}: {error}")))?
+        Cost::new(of_call)
+            .map_err(|error| PyValueError::new_err(format!("cost_per_call = {of_call}: {error}")))?
     };
     let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("{of}: {error}"));
     if limit_type == LimitType::Concurrent {
@@ -36,7 +37,8 @@ pub(crate) fn limit(of: &Bound<'_, PyAny>) -> PyResult<Limit> {
     let window = arguments::duration("per", &of.getattr("per")?)?;
     let refilled = of.getattr("refill")?;
     let refilled = if refilled.is_none() { capacity } else { amount("refill", &refilled)? };
-    let rate = Rate::per(refilled, window).ok_or_else(|| wrong(&"the refill in this time is out of range"))?;
+    let rate =
+        Rate::per(refilled, window).ok_or_else(|| wrong(&"the refill in this time is out of range"))?;
     Limit::rate(limit_type, capacity, rate, cost).map_err(|error| wrong(&error))
 }
 
@@ -53,7 +55,8 @@ pub(crate) fn split(whole: Limit, shares: &Bound<'_, PyDict>) -> PyResult<Split>
         };
         let part: String = part.str()?.extract()?;
         let part = part.parse().map_err(|error| wrong(&format!("{name}: part = {part}: {error}")))?;
-        let floor = floor.filter(|floor| !floor.is_none()).map(|floor| amount("floor", &floor)).transpose()?;
+        let floor =
+            floor.filter(|floor| !floor.is_none()).map(|floor| amount("floor", &floor)).transpose()?;
         declared.push(DeclaredShare { name, part, floor, background });
     }
     Split::new(whole, &declared).map_err(|error| wrong(&error))

@@ -23,8 +23,8 @@ const SLICE: Duration = Duration::from_millis(20);
 
 type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// An operation that is not begun. `wait()` blocks until it is done and lets other threads run meanwhile; `await` it in
-/// asyncio. Once only.
+/// An operation that is not begun. `wait()` blocks until it is done and lets other threads run meanwhile;
+/// `await` it in asyncio. Once only.
 #[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct Operation {
     work: Mutex<Option<Work>>,
@@ -49,7 +49,8 @@ impl Operation {
 
     fn begin(&self, py: Python<'_>) -> PyResult<Work> {
         logs::follow_level(py);
-        let begun = || PyRuntimeError::new_err("the operation was begun before: ask the client for a new one");
+        let begun =
+            || PyRuntimeError::new_err("the operation was begun before: ask the client for a new one");
         self.work.lock().take().ok_or_else(begun)
     }
 }

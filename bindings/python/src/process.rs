@@ -1,5 +1,5 @@
-//! What belongs to one process. A child of a fork has none of its parent's threads, and must not touch what they
-//! hold, so it makes its own, and leaves the parent's alone.
+//! What belongs to one process. A child of a fork has none of its parent's threads, and must not touch what
+//! they hold, so it makes its own, and leaves the parent's alone.
 
 use std::sync::OnceLock;
 
@@ -7,8 +7,8 @@ use pyo3::PyResult;
 use pyo3::exceptions::PyOSError;
 use tokio::runtime::{Builder, Runtime};
 
-/// A value that only the process that made it uses. In any other process it is forgotten instead of dropped: a drop
-/// would give back what the parent holds, or wait for a thread or a lock that is not there.
+/// A value that only the process that made it uses. In any other process it is forgotten instead of dropped:
+/// a drop would give back what the parent holds, or wait for a thread or a lock that is not there.
 pub(crate) struct OfProcess<T> {
     process: u32,
     value: Option<T>,
@@ -35,8 +35,9 @@ impl<T> Drop for OfProcess<T> {
 
 /// One value for each process, made when the process first asks for it.
 ///
-/// A list, to which each generation of processes adds: a lock around one value could be copied while another thread
-/// holds it, and nobody would ever release the copy. Here the only moment of that kind is the store of a pointer.
+/// A list, to which each generation of processes adds: a lock around one value could be copied while another
+/// thread holds it, and nobody would ever release the copy. Here the only moment of that kind is the store of
+/// a pointer.
 pub(crate) struct PerProcess<T>(OnceLock<Box<Generation<T>>>);
 
 struct Generation<T> {
@@ -61,7 +62,8 @@ impl<T> PerProcess<T> {
         None
     }
 
-    /// The value of this process, made by `make` if there is none. If two threads make one at once, one is dropped.
+    /// The value of this process, made by `make` if there is none. If two threads make one at once, one is
+    /// dropped.
     pub(crate) fn get_or_try<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         if let Some(value) = self.get() {
             return Ok(value);
@@ -69,7 +71,8 @@ impl<T> PerProcess<T> {
         let mut made = Some(Box::new(Generation { value: OfProcess::new(make()?), next: Self::new() }));
         let mut at = self;
         loop {
-            let generation = at.0.get_or_init(|| made.take().unwrap_or_else(|| unreachable!("it is returned below")));
+            let generation =
+                at.0.get_or_init(|| made.take().unwrap_or_else(|| unreachable!("it is returned below")));
             match generation.value.get() {
                 Some(value) => return Ok(value),
                 None => at = &generation.next,
@@ -90,5 +93,7 @@ pub(crate) fn runtime() -> PyResult<&'static Runtime> {
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
         Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build()
     };
-    RUNTIME.get_or_try(make).map_err(|error| PyOSError::new_err(format!("sluice cannot start its threads: {error}")))
+    RUNTIME
+        .get_or_try(make)
+        .map_err(|error| PyOSError::new_err(format!("sluice cannot start its threads: {error}")))
 }

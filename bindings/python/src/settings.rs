@@ -58,8 +58,9 @@ fn set(builder: ClientBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult
     let time = || arguments::duration(name, value);
     let at_least = |least: Duration| {
         let time = time()?;
-        let short =
-            || PyValueError::new_err(format!("{name} = {value}: it must be at least {} s", least.as_secs_f64()));
+        let short = || {
+            PyValueError::new_err(format!("{name} = {value}: it must be at least {} s", least.as_secs_f64()))
+        };
         if time < least { Err(short()) } else { Ok(time) }
     };
     Ok(match name {
@@ -95,7 +96,9 @@ fn share(text: &str) -> PyResult<Option<ShareName>> {
     if text == COMMON {
         return Ok(None);
     }
-    ShareName::new(text).map(Some).map_err(|error| PyValueError::new_err(format!("share = {text:?}: {error}")))
+    ShareName::new(text)
+        .map(Some)
+        .map_err(|error| PyValueError::new_err(format!("share = {text:?}: {error}")))
 }
 
 fn mode(value: &Bound<'_, PyAny>) -> PyResult<Mode> {
@@ -108,7 +111,8 @@ fn mode(value: &Bound<'_, PyAny>) -> PyResult<Mode> {
 
 /// A part of a limit.
 fn part(part: f64) -> PyResult<Factor> {
-    let wrong = || PyValueError::new_err(format!("warn_at = {part}: it must be between 0 and 1, as in 0.8, or None"));
+    let wrong =
+        || PyValueError::new_err(format!("warn_at = {part}: it must be between 0 and 1, as in 0.8, or None"));
     part.to_string().parse().map_err(|_| wrong())
 }
 
@@ -117,7 +121,9 @@ fn leases(value: &Bound<'_, PyAny>) -> PyResult<Leases> {
         "concurrent" => Ok(Leases::Concurrent),
         "all" => Ok(Leases::All),
         "inline" => Ok(Leases::Inline),
-        other => Err(PyValueError::new_err(format!("leases = {other:?}: it must be concurrent, all or inline"))),
+        other => {
+            Err(PyValueError::new_err(format!("leases = {other:?}: it must be concurrent, all or inline")))
+        }
     }
 }
 
@@ -131,7 +137,9 @@ fn admission(value: &Bound<'_, PyAny>) -> PyResult<AdmissionMode> {
         "off" => Ok(AdmissionMode::Off),
         "shadow" => Ok(AdmissionMode::Shadow),
         "enforce" => Ok(AdmissionMode::Enforce),
-        other => Err(PyValueError::new_err(format!("admission = {other:?}: it must be off, shadow or enforce"))),
+        other => {
+            Err(PyValueError::new_err(format!("admission = {other:?}: it must be off, shadow or enforce")))
+        }
     }
 }
 

@@ -38,8 +38,8 @@ impl NativeSlot {
 
 #[pymethods]
 impl NativeSlot {
-    /// Ends the call. Waits until what the slot held is given back, 3 s at most. In a child of the process that holds
-    /// the slot, and the second time, it does nothing.
+    /// Ends the call. Waits until what the slot held is given back, 3 s at most. In a child of the process
+    /// that holds the slot, and the second time, it does nothing.
     fn end(&self, has_failed: bool) -> Operation {
         let running = Arc::clone(&self.running);
         Operation::new(async move {
@@ -75,7 +75,8 @@ impl NativeSlot {
         body: Option<Vec<u8>>,
         used: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Operation> {
-        let (slot, used, reply) = (self.slot(py)?.clone(), usage(used)?, OwnReply::new(status, headers, body)?);
+        let (slot, used, reply) =
+            (self.slot(py)?.clone(), usage(used)?, OwnReply::new(status, headers, body)?);
         Ok(Operation::new(async move { slot.reply(reply.as_reply(), used).await }))
     }
 

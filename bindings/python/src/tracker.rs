@@ -26,7 +26,13 @@ impl NativeTracker {
 
 #[pymethods]
 impl NativeTracker {
-    fn store(&self, py: Python<'_>, request: &str, bucket: &str, grant: &Bound<'_, NativeGrant>) -> PyResult<String> {
+    fn store(
+        &self,
+        py: Python<'_>,
+        request: &str,
+        bucket: &str,
+        grant: &Bound<'_, NativeGrant>,
+    ) -> PyResult<String> {
         let tracker = self.tracker(py)?;
         // Stale grants are released on a task.
         let _in_runtime = runtime()?.enter();
@@ -109,7 +115,11 @@ impl IntoPython for Reservation {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let estimated = self.estimated_tokens().map(tokens);
         let created_at = instant(self.created_at());
-        instance(py, "Reservation", (self.id().to_string(), self.request(), self.bucket(), estimated, created_at))
+        instance(
+            py,
+            "Reservation",
+            (self.id().to_string(), self.request(), self.bucket(), estimated, created_at),
+        )
     }
 }
 

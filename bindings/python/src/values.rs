@@ -68,8 +68,15 @@ impl IntoPython for RetryIn {
         let ticket = self.ticket().cloned().into_python(py)?;
         let no_ticket = self.no_ticket().map(|why| why.as_str());
         let (wait, dimension) = (self.wait().as_secs_f64(), self.dimension().as_str());
-        let arguments =
-            (wait, dimension, self.reason().as_str(), self.delay_seconds(), ticket, no_ticket, self.to_string());
+        let arguments = (
+            wait,
+            dimension,
+            self.reason().as_str(),
+            self.delay_seconds(),
+            ticket,
+            no_ticket,
+            self.to_string(),
+        );
         instance(py, "RetryIn", arguments)
     }
 }
@@ -78,7 +85,8 @@ impl IntoPython for Ticket {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let dimensions: Vec<&str> = self.dimensions().iter().map(Dimension::as_str).collect();
         let dimensions = PyTuple::new(py, dimensions)?;
-        let arguments = (self.to_string(), instant(self.start_at()), instant(self.use_by()), dimensions, self.key());
+        let arguments =
+            (self.to_string(), instant(self.start_at()), instant(self.use_by()), dimensions, self.key());
         instance(py, "Ticket", arguments)
     }
 }
@@ -97,7 +105,11 @@ impl IntoPython for Settled {
 
 impl IntoPython for Decision {
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance(py, "Decision", (action(self), self.wait().map(|wait| wait.as_secs_f64()), self.delay_seconds()))
+        instance(
+            py,
+            "Decision",
+            (action(self), self.wait().map(|wait| wait.as_secs_f64()), self.delay_seconds()),
+        )
     }
 }
 

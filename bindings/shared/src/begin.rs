@@ -1,7 +1,8 @@
 //! How a border begins an operation for a program that does not block.
 //!
-//! The operation runs in the caller's thread until it has to wait: most grants from stock are there at once, and a request is
-//! on its way. The runtime takes it over where it is woken, in the thread that has the answer: no thread is woken for it before.
+//! The operation runs in the caller's thread until it has to wait: most grants from stock are there at once,
+//! and a request is on its way. The runtime takes it over where it is woken, in the thread that has the
+//! answer: no thread is woken for it before.
 
 use std::mem::replace;
 use std::pin::Pin;

@@ -83,7 +83,8 @@ pub(crate) fn call(client: &Client, name: &str, arguments: Value, bytes: Bytes) 
         }),
         "slotGrant" => begin(read::<SlotAsked>(name, arguments), |asked| {
             let (inside, slot) = slot(&client, asked);
-            let waited = async move { Ok::<_, LimitError>(granted(UndeliveredGrant::new(slot.grant().await?))) };
+            let waited =
+                async move { Ok::<_, LimitError>(granted(UndeliveredGrant::new(slot.grant().await?))) };
             operation(client.inside_slots(&inside, waited))
         }),
         "redeem" => begin(named(arguments), |Named { ticket, .. }| operation(redeemed(client, ticket))),
@@ -108,14 +109,18 @@ pub(crate) fn call(client: &Client, name: &str, arguments: Value, bytes: Bytes) 
             operation(async move { client.penalize(&of.dimension, of.factor.unwrap_or(f64::NAN)).await })
         }),
         "coolDown" => begin(named(arguments), |of| {
-            operation(async move { client.cool_down(&of.dimension, time(of.pause_ms).unwrap_or_default()).await })
+            operation(
+                async move { client.cool_down(&of.dimension, time(of.pause_ms).unwrap_or_default()).await },
+            )
         }),
         "endCoolDown" => {
             begin(named(arguments), |of| operation(async move { client.end_cool_down(&of.dimension).await }))
         }
-        "refill" => begin(named(arguments).and_then(|of| Ok((limits::level(of.level)?, of.dimension))), |of| {
-            operation(async move { client.refill(&of.1, of.0).await })
-        }),
+        "refill" => {
+            begin(named(arguments).and_then(|of| Ok((limits::level(of.level)?, of.dimension))), |of| {
+                operation(async move { client.refill(&of.1, of.0).await })
+            })
+        }
         "limit" => begin(named(arguments), |of| operation(async move { client.limit(&of.dimension).await })),
         "finishHealing" => operation(async move {
             client.finish_healing().await;

@@ -33,7 +33,8 @@ impl GivenKeys {
 impl From<GivenKeys> for AwsCredentials {
     fn from(given: GivenKeys) -> Self {
         let keys = Self::new(given.access_key_id, given.secret_access_key);
-        let keys = given.session_token.into_iter().filter(|token| !token.is_empty()).fold(keys, Self::session_token);
+        let keys =
+            given.session_token.into_iter().filter(|token| !token.is_empty()).fold(keys, Self::session_token);
         let since_1970 = given.expires_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
         let expires = since_1970.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
         expires.into_iter().fold(keys, Self::expires)
@@ -47,7 +48,8 @@ impl CredentialsQuestion {
         let read = serde_json::from_value(keys).ok().filter(GivenKeys::has_keys).map(AwsCredentials::from);
         // An error of serde may quote a value, and the value may be a secret.
         self.tell(read.ok_or_else(|| {
-            "the program's credentials need an access key ID and a secret access key, which are texts".to_owned()
+            "the program's credentials need an access key ID and a secret access key, which are texts"
+                .to_owned()
         }));
     }
 
@@ -77,7 +79,9 @@ mod tests {
 
     use super::*;
 
-    async fn answered(answer: impl Fn(CredentialsQuestion) + Send + Sync + 'static) -> Result<String, String> {
+    async fn answered(
+        answer: impl Fn(CredentialsQuestion) + Send + Sync + 'static,
+    ) -> Result<String, String> {
         AskedCredentials(answer).credentials().await.map(|keys| format!("{keys:?}"))
     }
 
@@ -86,8 +90,7 @@ mod tests {
         for (expires_ms, end) in
             [(json!(1_000.5), "Some(SystemTime { tv_sec: 1, tv_nsec: 500000 })"), (json!(null), "None")]
         {
-            let keys =
-                json!({ "accessKeyId": "AKID", "secretAccessKey": "s", "sessionToken": "", "expiresMs": expires_ms });
+            let keys = json!({ "accessKeyId": "AKID", "secretAccessKey": "s", "sessionToken": "", "expiresMs": expires_ms });
             let told = answered(move |question| question.answer(keys.clone())).await.unwrap();
             assert!(told.contains(end), "{told}");
         }
@@ -102,7 +105,10 @@ mod tests {
             Value::Null,
         ] {
             let why = answered(move |question| question.answer(keys.clone())).await.unwrap_err();
-            assert!(why.contains("secret access key") && !why.contains("5309") && !why.contains("hidden"), "{why}");
+            assert!(
+                why.contains("secret access key") && !why.contains("5309") && !why.contains("hidden"),
+                "{why}"
+            );
         }
     }
 

@@ -86,7 +86,9 @@ impl From<AcquireError> for Failure {
 impl From<LimitError> for Failure {
     fn from(error: LimitError) -> Self {
         match error {
-            LimitError::Refused(ref retry) => Self { retry: retry.to_json(), ..Self::new("RefusedError", &error) },
+            LimitError::Refused(ref retry) => {
+                Self { retry: retry.to_json(), ..Self::new("RefusedError", &error) }
+            }
             LimitError::TimedOut(_) => Self::new("TimedOutError", error),
             LimitError::Closed => Self::new("ClosedError", error),
             LimitError::Acquire(error) => error.into(),

@@ -1,5 +1,5 @@
-//! What a caller holds: a grant, or a slot whose call runs in the other language. The SDK runs the slot in a task, whose
-//! closure waits for the end of the call.
+//! What a caller holds: a grant, or a slot whose call runs in the other language. The SDK runs the slot in a
+//! task, whose closure waits for the end of the call.
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::values::{instant, ms};
 use crate::words::{basis, tokens};
 
-/// A grant that its caller does not have yet. If it never gets there, as after a cancellation, everything goes back.
+/// A grant that its caller does not have yet. If it never gets there, as after a cancellation, everything
+/// goes back.
 pub(crate) struct UndeliveredGrant(Option<Grant>);
 
 impl UndeliveredGrant {
@@ -46,7 +47,8 @@ impl HeldGrant {
         let Some(held) = self.0.try_lock().ok() else { return Value::Null };
         let Some(grant) = held.as_ref() else { return Value::Null };
         let cost = |name: &str| grant.cost(name).map(tokens).unwrap_or_default();
-        let costs: Map<_, _> = grant.dimensions().map(|name| (name.to_string(), json!(cost(name.as_str())))).collect();
+        let costs: Map<_, _> =
+            grant.dimensions().map(|name| (name.to_string(), json!(cost(name.as_str())))).collect();
         json!({
             "costs": costs,
             "startAt": instant(grant.start_at()),
@@ -88,8 +90,8 @@ impl From<LimitError> for NoSuccess {
 /// The task that holds the slot.
 type Running = JoinHandle<Result<(), NoSuccess>>;
 
-/// A slot that is under way. If it is dropped before its end, the slot is given back, and its tokens stay as taken: the
-/// vendor may have counted them.
+/// A slot that is under way. If it is dropped before its end, the slot is given back, and its tokens stay as
+/// taken: the vendor may have counted them.
 #[derive(Debug)]
 pub struct RunningSlot {
     slot: Slot,
@@ -117,7 +119,8 @@ impl RunningSlot {
                 _ => Ok(()),
             }
         });
-        // Callers wait in the order in which they came: the wait begins here, and not when a task is scheduled.
+        // Callers wait in the order in which they came: the wait begins here, and not when a task is
+        // scheduled.
         let mut run = Box::pin(run);
         let started = tokio::select! {
             biased;

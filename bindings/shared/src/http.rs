@@ -41,7 +41,8 @@ struct Request {
     inside: Inside,
 }
 
-/// Waits until the call may start. Nothing is made if nothing limits it, or if there is a reply beyond the patience.
+/// Waits until the call may start. Nothing is made if nothing limits it, or if there is a reply beyond the
+/// patience.
 pub(crate) fn start(
     limiter: &Limiter,
     client: &Client,
@@ -56,9 +57,11 @@ pub(crate) fn start(
     Some(begin(read::<Request>(name, arguments), |Request { method, url, headers, inside }| {
         operation(client.inside_slots(&inside.limits(), async move {
             let wrong = |error: &dyn std::fmt::Display| Failure::argument(format!("{method} {url}: {error}"));
-            let parsed_method: Method = method.parse().map_err(|error: http::method::InvalidMethod| wrong(&error))?;
+            let parsed_method: Method =
+                method.parse().map_err(|error: http::method::InvalidMethod| wrong(&error))?;
             let parsed_url: Uri = url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error))?;
-            let started = limiter.start(&parsed_method, &parsed_url, &header_map(&headers), body.as_deref()).await?;
+            let started =
+                limiter.start(&parsed_method, &parsed_url, &header_map(&headers), body.as_deref()).await?;
             Ok::<_, Failure>(match started {
                 Started::Granted(call) => {
                     let bytes = call.other_body().map(<[u8]>::to_vec);
@@ -73,7 +76,9 @@ pub(crate) fn start(
 
 fn refused(reply: Response<Vec<u8>>) -> Answer {
     let (head, body) = reply.into_parts();
-    let pair = |(name, value): (&HeaderName, &HeaderValue)| (name.to_string(), value.to_str().ok().map(str::to_owned));
+    let pair = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.to_string(), value.to_str().ok().map(str::to_owned))
+    };
     let headers: Vec<_> = head.headers.iter().map(pair).collect();
     let value = json!({ "status": head.status.as_u16(), "headers": headers });
     Answer { value, bytes: Some(body), ..Answer::default() }
@@ -138,7 +143,8 @@ pub(crate) fn look(call: &Kept<StartedCall>, name: &str, arguments: Value) -> Re
     Ok(Answer::made(Kind::Reply(Arc::new(Mutex::new(Some(reply))))))
 }
 
-/// Ends the call of a reply: settles what it used, and gives back what it held. Waits for its slots, 3 s at most.
+/// Ends the call of a reply: settles what it used, and gives back what it held. Waits for its slots, 3 s at
+/// most.
 pub(crate) fn reply(reply: &Kept<OpenReply>, name: &str) -> Option<Operation> {
     let reply = Arc::clone(reply);
     (name == "end").then(|| {

@@ -49,8 +49,8 @@ impl LimitAsked {
         }
         let refill = self.refill.map_or(Ok(capacity), |refill| amount("refill", refill))?;
         let window = self.per_ms.map_or(std::time::Duration::from_secs(60), |Ms(window)| window);
-        let rate =
-            Rate::per(refill, window).ok_or_else(|| Failure::argument("the refill in this time is out of range"))?;
+        let rate = Rate::per(refill, window)
+            .ok_or_else(|| Failure::argument("the refill in this time is out of range"))?;
         Limit::rate(limit_type, capacity, rate, cost).map_err(Failure::argument)
     }
 }
@@ -80,8 +80,10 @@ pub(crate) fn split(whole: Limit, asked: BTreeMap<String, ShareAsked>) -> Result
             ShareAsked::More(terms) => terms,
         };
         let name = ShareName::new(&name).map_err(Failure::argument)?;
-        let part =
-            part.to_string().parse().map_err(|error| Failure::argument(format!("{name}: part = {part}: {error}")))?;
+        let part = part
+            .to_string()
+            .parse()
+            .map_err(|error| Failure::argument(format!("{name}: part = {part}: {error}")))?;
         let floor = floor.map(|floor| amount("floor", floor)).transpose()?;
         Ok(DeclaredShare { name, part, floor, background })
     });

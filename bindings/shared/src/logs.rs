@@ -50,7 +50,9 @@ pub fn level(name: &str) -> Result<Level, Failure> {
         "warn" => Level::WARN,
         "info" => Level::INFO,
         "debug" => Level::DEBUG,
-        _ => return Err(Failure::argument(format!("level = {name:?}: it must be error, warn, info or debug"))),
+        _ => {
+            return Err(Failure::argument(format!("level = {name:?}: it must be error, warn, info or debug")));
+        }
     })
 }
 
@@ -252,10 +254,16 @@ mod tests {
         for _ in 0..5 {
             tracing::warn!(event = "many");
         }
-        assert_eq!((taken.recv().unwrap().event, taken.recv().unwrap().event), ("many".to_owned(), "many".to_owned()));
+        assert_eq!(
+            (taken.recv().unwrap().event, taken.recv().unwrap().event),
+            ("many".to_owned(), "many".to_owned())
+        );
         tracing::warn!(event = "after");
         let dropped = taken.recv().unwrap();
-        assert_eq!((dropped.event.as_str(), &*dropped.fields), ("log.dropped", &[("records", "3".to_owned())][..]));
+        assert_eq!(
+            (dropped.event.as_str(), &*dropped.fields),
+            ("log.dropped", &[("records", "3".to_owned())][..])
+        );
         assert_eq!(taken.recv().unwrap().event, "after");
         log_to(None);
     }

@@ -37,11 +37,12 @@ pub(crate) fn call(ops: Ops, name: &str, arguments: Value) -> Option<Operation> 
     let named = |arguments| read::<Named>(name, arguments).and_then(|named| dimension(&named.dimension));
     Some(match name {
         "applyLimit" => {
-            let asked =
-                read::<ApplyLimit>(name, arguments).and_then(|ApplyLimit { dimension: name, limit, shares }| {
+            let asked = read::<ApplyLimit>(name, arguments).and_then(
+                |ApplyLimit { dimension: name, limit, shares }| {
                     let (dimension, limit) = (dimension(&name)?, limit.limit()?);
                     Ok((dimension, limit, shares.map(|shares| split(limit, shares)).transpose()?))
-                });
+                },
+            );
             begin(asked, |(dimension, limit, split)| {
                 operation(async move {
                     match split {

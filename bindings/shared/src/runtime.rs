@@ -15,7 +15,8 @@ pub fn runtime() -> Result<&'static Runtime, String> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let make = || {
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
-        let made = Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build();
+        let made =
+            Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build();
         made.map_err(|error| format!("sluice cannot start its threads: {error}"))
     };
     RUNTIME.get_or_init(make).as_ref().map_err(Clone::clone)

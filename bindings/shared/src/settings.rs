@@ -145,5 +145,8 @@ fn part(part: f64) -> Result<Option<Factor>, Failure> {
 
 fn vendors(profiles: &[String]) -> Result<Vendors, Failure> {
     let with = |vendors: Vendors, profile: &String| vendors.with(profile);
-    profiles.iter().try_fold(Vendors::default(), with).map_err(|error| Failure::argument(format!("vendors: {error}")))
+    profiles
+        .iter()
+        .try_fold(Vendors::default(), with)
+        .map_err(|error| Failure::argument(format!("vendors: {error}")))
 }

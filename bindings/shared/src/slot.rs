@@ -64,7 +64,8 @@ pub(crate) fn call(held: &Arc<HeldSlot>, name: &str, arguments: Value, bytes: By
     })
 }
 
-/// What is told or done without a wait. `abandon` gives the slot back, and its tokens stay as they were taken.
+/// What is told or done without a wait. `abandon` gives the slot back, and its tokens stay as they were
+/// taken.
 pub(crate) fn look(held: &HeldSlot, name: &str, arguments: Value) -> Result<Answer, Failure> {
     let told = |value: Value| Ok(Answer { value, ..Answer::default() });
     match name {

@@ -52,13 +52,19 @@ impl Target {
                 None => client::call(client, name, arguments, bytes),
             }
             .unwrap_or_else(|| self.unknown(name)),
-            Kind::Grant(held) => grant::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
-            Kind::Slot(held) => slot::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
+            Kind::Grant(held) => {
+                grant::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
+            }
+            Kind::Slot(held) => {
+                slot::call(held, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
+            }
             Kind::Tracker(of) => tracker::call(of, name, arguments).unwrap_or_else(|| self.unknown(name)),
             Kind::Limiter(limiter, client) => {
                 http::start(limiter, client, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
             }
-            Kind::Call(call) => http::call(call, name, arguments, bytes).unwrap_or_else(|| self.unknown(name)),
+            Kind::Call(call) => {
+                http::call(call, name, arguments, bytes).unwrap_or_else(|| self.unknown(name))
+            }
             Kind::Reply(reply) => http::reply(reply, name).unwrap_or_else(|| self.unknown(name)),
             Kind::Estimator(_) => self.unknown(name),
         }

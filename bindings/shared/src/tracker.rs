@@ -44,7 +44,9 @@ pub(crate) fn look(
     let told = |value: Value| Ok(Answer { value, ..Answer::default() });
     let Ids { request_id: request, bucket_id: bucket } =
         if arguments.is_null() { Ids::default() } else { read(name, arguments)? };
-    let taken = |tracked: Vec<Tracked>| Ok(Answer { more: tracked.into_iter().map(of).collect(), ..Answer::default() });
+    let taken = |tracked: Vec<Tracked>| {
+        Ok(Answer { more: tracked.into_iter().map(of).collect(), ..Answer::default() })
+    };
     match (name, grant) {
         ("store", Some(held)) => {
             // After an error, the caller still holds the grant.
@@ -111,7 +113,11 @@ struct Estimated {
     used: Option<u64>,
 }
 
-pub(crate) fn look_at_estimator(estimator: &TokenEstimator, name: &str, arguments: Value) -> Result<Answer, Failure> {
+pub(crate) fn look_at_estimator(
+    estimator: &TokenEstimator,
+    name: &str,
+    arguments: Value,
+) -> Result<Answer, Failure> {
     let Estimated { key, used } = read(name, arguments)?;
     let value = match (name, used) {
         ("observe", Some(used)) => {

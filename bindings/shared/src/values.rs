@@ -177,7 +177,8 @@ impl ToJson for Admission {
 
 impl ToJson for Closed {
     fn to_json(&self) -> Value {
-        let left = self.left.iter().map(|left| json!({ "dimension": left.dimension.as_str(), "lease": left.lease }));
+        let left =
+            self.left.iter().map(|left| json!({ "dimension": left.dimension.as_str(), "lease": left.lease }));
         json!({ "cutOff": self.cut_off, "left": left.collect::<Vec<_>>() })
     }
 }

@@ -63,7 +63,10 @@ async fn what_is_dropped_gives_back_what_it_has() {
     becomes_free(&client).await;
     let held = called(&client, "acquire", json!({ "dimensions": [SLOTS] })).await.unwrap();
     let waiting = client.call("slot", json!({ "dimensions": [SLOTS] }), None);
-    assert!(tokio::time::timeout(Duration::from_millis(200), waiting).await.is_err(), "it waits, and is dropped");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(200), waiting).await.is_err(),
+        "it waits, and is dropped"
+    );
     drop(held);
     becomes_free(&client).await;
 }
@@ -86,22 +89,32 @@ async fn what_cannot_be_used_is_told_with_its_name() {
     for (name, arguments, text) in [
         ("acquire", json!({}), "missing field `dimensions`"),
         ("acquire", json!({ "dimensions": [SLOTS], "ticketWithinMs": -1 }), "a time must be zero or more"),
-        ("acquire", json!({ "dimensions": [SLOTS], "share": 5 }), "invalid type: integer `5`, expected a string"),
+        (
+            "acquire",
+            json!({ "dimensions": [SLOTS], "share": 5 }),
+            "invalid type: integer `5`, expected a string",
+        ),
         ("juggle", json!({}), "a client has no operation \"juggle\""),
         (
             "ops.applyLimit",
             json!({ "dimension": SLOTS, "limit": { "type": "concurrent", "capacity": 1 }, "shares": { "search": 0.5 } }),
             "the share search holds 0",
         ),
-        ("ops.applyLimit", json!({ "dimension": "no name", "limit": { "type": "tokens", "capacity": 1 } }), "no name"),
+        (
+            "ops.applyLimit",
+            json!({ "dimension": "no name", "limit": { "type": "tokens", "capacity": 1 } }),
+            "no name",
+        ),
     ] {
         let failure = told(&client, name, arguments).await.unwrap_err();
         assert_eq!(failure.class, "ArgumentError", "{name}: {failure:?}");
         assert!(failure.message.contains(text), "{name}: {failure:?}");
     }
-    let failure = told(&client, "acquire", json!({ "dimensions": [SLOTS], "share": "two words" })).await.unwrap_err();
+    let failure =
+        told(&client, "acquire", json!({ "dimensions": [SLOTS], "share": "two words" })).await.unwrap_err();
     assert_eq!(failure.class, "RequestError", "{failure:?}");
-    let failure = told(&client, "slot", json!({ "dimensions": [SLOTS], "costs": { SLOTS: 5 } })).await.unwrap_err();
+    let failure =
+        told(&client, "slot", json!({ "dimensions": [SLOTS], "costs": { SLOTS: 5 } })).await.unwrap_err();
     assert_eq!(failure.class, "NeverSatisfiableError");
 }
 
@@ -110,7 +123,8 @@ async fn a_slot_inside_of_a_slot_of_the_same_bucket_is_an_error_if_the_caller_sa
     let client = client().await;
     let outer = called(&client, "slot", json!({ "dimensions": [SLOTS] })).await.unwrap();
     assert_eq!(outer.value["concurrencyLimits"], json!([SLOTS]));
-    let inside = json!({ "dimensions": [SLOTS], "maxWaitMs": 5_000, "inside": outer.value["concurrencyLimits"] });
+    let inside =
+        json!({ "dimensions": [SLOTS], "maxWaitMs": 5_000, "inside": outer.value["concurrencyLimits"] });
     for name in ["slot", "slotGrant"] {
         let failure = called(&client, name, inside.clone()).await.unwrap_err();
         assert_eq!(failure.class, "RequestError");

@@ -43,8 +43,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
     let parts = dimensions.iter().map(|text| match text.split_once('=') {
         Some((name, cost)) => {
-            let cost: f64 =
-                cost.parse().map_err(|_| Failure::new(format!("{text}: the cost {cost:?} is not a number")))?;
+            let cost: f64 = cost
+                .parse()
+                .map_err(|_| Failure::new(format!("{text}: the cost {cost:?} is not a number")))?;
             Ok((name, Some(cost)))
         }
         None => Ok((text.as_str(), None)),
@@ -95,7 +96,9 @@ pub(crate) async fn hold_and_release(
     let released = grant.release().await?;
     if json {
         let released = released.as_str();
-        output::json(&json!({ "outcome": "granted", "dimensions": asked, "basis": basis, "released": released }))?;
+        output::json(
+            &json!({ "outcome": "granted", "dimensions": asked, "basis": basis, "released": released }),
+        )?;
     } else {
         println!("{}", holds.note(released));
     }
@@ -106,10 +109,13 @@ pub(crate) async fn hold_and_release(
 const fn basis(basis: Basis) -> (&'static str, Option<&'static str>) {
     match basis {
         Basis::Table => ("table", None),
-        Basis::LocalShare => {
-            ("local_share", Some("from this process's share: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is share"))
+        Basis::LocalShare => (
+            "local_share",
+            Some("from this process's share: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is share"),
+        ),
+        Basis::Unchecked => {
+            ("unchecked", Some("without a limit: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is allow"))
         }
-        Basis::Unchecked => ("unchecked", Some("without a limit: DynamoDB is out, and SLUICE_ON_UNAVAILABLE is allow")),
         Basis::Shadow => ("shadow", Some("in shadow mode: the limits would have said no")),
         _ => ("other", None),
     }

@@ -5,8 +5,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "lab")]
 use crate::lab::{bench, demo, sandbox, stress};
 use crate::{
-    acquire, buckets, cool_down, dashboard, doctor, groups, history, init, leases, metrics, pages, penalize, reconcile,
-    redeem, run, watch,
+    acquire, buckets, cool_down, dashboard, doctor, groups, history, init, leases, metrics, pages, penalize,
+    reconcile, redeem, run, watch,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
@@ -17,7 +17,8 @@ use crate::{
 /// Exit codes: 0 for success; 1 for an error; 2 for an invalid command line; 75 for a retryable refusal;
 /// `sluice run` returns the exit code of its command, 127 if there is no such command.
 ///
-/// A time is a number with a unit, as in 5s, 250ms or 1m 30s, or a number of seconds. NO_COLOR=1 turns colours off.
+/// A time is a number with a unit, as in 5s, 250ms or 1m 30s, or a number of seconds. NO_COLOR=1 turns
+/// colours off.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 pub struct Arguments {
@@ -50,8 +51,8 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     /// Show the whole system at work on this machine, with a verdict
     ///
-    /// Runs processes against three local vendors, kills one process, and checks the result; exits with 1 if a claim
-    /// fails.
+    /// Runs processes against three local vendors, kills one process, and checks the result; exits with 1 if
+    /// a claim fails.
     Demo(demo::Options),
     #[cfg(feature = "lab")]
     /// Serve an embedded DynamoDB with table and buckets

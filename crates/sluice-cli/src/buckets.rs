@@ -42,8 +42,8 @@ enum Action {
         /// First create the table if there is none: at a local endpoint only; in AWS, Terraform creates it
         #[arg(long, conflicts_with = "dry_run")]
         create_table: bool,
-        /// Then keep clients and sweeps out of these buckets that do not speak this protocol, or a later one: see
-        /// "Versions" in `docs/operations.md`. What a bucket requires is never lowered
+        /// Then keep clients and sweeps out of these buckets that do not speak this protocol, or a later one:
+        /// see "Versions" in `docs/operations.md`. What a bucket requires is never lowered
         #[arg(long, value_name = "N", conflicts_with = "dry_run",
               value_parser = clap::value_parser!(i64).range(1..=PROTOCOL_VERSION))]
         protocol: Option<i64>,
@@ -53,7 +53,8 @@ enum Action {
     },
     /// Write a file of limits to start from, from what a vendor publishes; needs no table
     ///
-    /// As in `sluice buckets init groq --model openai/gpt-oss-120b`. Each figure has the page that it comes from.
+    /// As in `sluice buckets init groq --model openai/gpt-oss-120b`. Each figure has the page that it comes
+    /// from.
     Init(init::Options),
     /// List every bucket
     List {
@@ -71,8 +72,9 @@ enum Action {
     },
     /// Set the level of a rate bucket, to its capacity unless --to says otherwise
     ///
-    /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level rises
-    /// may start beyond the limit, in each window that contains the refill. Calls that wait for a start keep it.
+    /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level
+    /// rises may start beyond the limit, in each window that contains the refill. Calls that wait for a start
+    /// keep it.
     Refill(refill::Options),
     /// Remove one bucket; callers that name it then get an error
     Rm(remove::Options),
@@ -146,7 +148,10 @@ pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(),
 }
 
 /// What changed, and of which buckets shares wait for slots that calls hold.
-async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<(Vec<ChangeLine>, Vec<String>), Failure> {
+async fn apply_all(
+    client: &Client,
+    declared: &BucketsFile,
+) -> Result<(Vec<ChangeLine>, Vec<String>), Failure> {
     // Compares every bucket first: one that cannot be applied is found before anything is.
     compare(client, declared).await?;
     let (mut changes, mut held) = (Vec::new(), Vec::new());
@@ -161,8 +166,11 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<(Vec<Chang
             Err(error) => return Err(declared.at(dimension, error)),
         };
         let then = declared.on_lower_limit(dimension);
-        let adopts =
-            client.ops().on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
+        let adopts = client
+            .ops()
+            .on_lower_limit(dimension, then)
+            .await
+            .map_err(|error| declared.at(dimension, error))?;
         changes.push(ChangeLine::new(dimension, split, &applied, adopts.then_some(then)));
     }
     Ok((changes, held))
@@ -182,7 +190,11 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
         let applied = match bucket {
             None => Applied::Created,
             Some(bucket)
-                if client.ops().has_split(&bucket, split).await.map_err(|error| declared.at(dimension, error))? =>
+                if client
+                    .ops()
+                    .has_split(&bucket, split)
+                    .await
+                    .map_err(|error| declared.at(dimension, error))? =>
             {
                 Applied::Unchanged
             }

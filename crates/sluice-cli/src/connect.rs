@@ -19,13 +19,14 @@ use crate::output::plain;
 
 pub(crate) async fn client() -> Result<Client, Failure> {
     // Cron sets only the second, a container neither.
-    let user =
-        ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     client_called(user.as_deref().unwrap_or("sluice")).await
 }
 
-/// A client whose leases name `who` on this machine as their holder, unless `SLUICE_CALLER` is set. The name of
-/// this program would be that of every holder.
+/// A client whose leases name `who` on this machine as their holder, unless `SLUICE_CALLER` is set. The name
+/// of this program would be that of every holder.
 pub(crate) async fn client_called(who: &str) -> Result<Client, Failure> {
     // A command prints its answer, and no metrics.
     let client = ClientBuilder::from_env()?.emf(false);
@@ -157,6 +158,9 @@ mod tests {
             "{text:?}"
         );
         assert!(text.contains("cannot read lease#a#b#\u{fffd}]0;"), "{text:?}");
-        assert!(!text.contains("\u{1b}]") && !text.contains(['\u{7}', '\r']) && text.lines().count() == 1, "{text:?}");
+        assert!(
+            !text.contains("\u{1b}]") && !text.contains(['\u{7}', '\r']) && text.lines().count() == 1,
+            "{text:?}"
+        );
     }
 }

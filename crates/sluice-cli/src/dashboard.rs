@@ -49,8 +49,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let mut stop = std::pin::pin!(stop_requested());
     let client = client().await?;
     let table = client.table().to_owned();
-    let listener =
-        tokio::net::TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
+    let listener = tokio::net::TcpListener::bind(options.listen)
+        .await
+        .map_err(|error| cannot(options.listen, &error))?;
     let address = listener.local_addr()?;
     let access = Access::new(token(options.token)?, address)?;
     let watcher = Arc::new(Watcher::new(client.clone())?);

@@ -71,7 +71,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").ok();
     let place = Place::of(client.table(), endpoint.as_deref());
-    let findings = finding::sorted(examine(&client, place, options.vendor.as_deref(), options.watch_for).await);
+    let findings =
+        finding::sorted(examine(&client, place, options.vendor.as_deref(), options.watch_for).await);
     if options.json {
         output::json(&findings)?;
     } else {
@@ -97,7 +98,11 @@ async fn examine(client: &Client, place: Place, vendor: Option<&str>, watch_for:
     // One after the other, while writes are watched: a read that shares the connection with others would seem
     // slow.
     let one_by_one = async {
-        (table::examine(probe, place).await, rights::examine(probe, vendor).await, latency::examine(probe).await)
+        (
+            table::examine(probe, place).await,
+            rights::examine(probe, vendor).await,
+            latency::examine(probe).await,
+        )
     };
     let of_watched = watched::examine(probe, &readable, watch_for);
     let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
@@ -119,8 +124,7 @@ fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
             Ok(load) => findings.extend(load::of_load(load)),
             Err(fault) => {
                 let (key, what) = (Load::key(&row.dimension), format!("the load cannot be read: {fault}"));
-                let todo =
-                    "nothing: the next sweep replaces it; if the finding comes back, find the client that writes it";
+                let todo = "nothing: the next sweep replaces it; if the finding comes back, find the client that writes it";
                 findings.push(Finding::note(Check::Rows, key, what, todo));
             }
         }
@@ -161,9 +165,19 @@ fn unread(table: &str, error: &StoreError) -> Unread {
         }
         StoreError::Contended { .. } | StoreError::Rejected { .. } => {
             let todo = "run `sluice doctor` again; if the finding stays, no sweep can read the table either";
-            Unread::Rows(Finding::problem(Check::Rows, table, format!("the rows cannot be read: {error}"), todo))
+            Unread::Rows(Finding::problem(
+                Check::Rows,
+                table,
+                format!("the rows cannot be read: {error}"),
+                todo,
+            ))
         }
         // The error itself says what to do.
-        _ => Unread::All(Finding::problem(Check::Table, table, error.to_string(), "then run `sluice doctor` again")),
+        _ => Unread::All(Finding::problem(
+            Check::Table,
+            table,
+            error.to_string(),
+            "then run `sluice doctor` again",
+        )),
     }
 }

@@ -10,7 +10,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// A parser of times from `least` to `most`.
 #[cfg(feature = "lab")]
-pub(crate) fn duration_within(least: Duration, most: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+pub(crate) fn duration_within(
+    least: Duration,
+    most: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| {
         let given = duration(text)?;
         let in_words = |time| humantime::format_duration(time).to_string();

@@ -55,7 +55,8 @@ mod tests {
         shown.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(shown, grouped);
-        let long: Vec<_> = list(&command).lines().filter(|line| line.chars().count() > 80).map(str::to_owned).collect();
+        let long: Vec<_> =
+            list(&command).lines().filter(|line| line.chars().count() > 80).map(str::to_owned).collect();
         assert_eq!(long, [""; 0]);
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct Options {
     /// How far the clocks behind the files may be off, as in 5ms; for files of several machines
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     clock_error: Duration,
-    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms: so much of a share's
-    /// refill may be lost before a guarantee counts as missed
+    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms: so much of a
+    /// share's refill may be lost before a guarantee counts as missed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     request_time: Duration,
     /// Each grant must have been released: for runs that ended in order, as those of `sluice stress`
@@ -37,8 +37,9 @@ const MOST_NAMED: usize = 20;
 
 pub(crate) fn run(options: &Options) -> Ended {
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let mut checker =
-        Checker::new().with_error(micros(options.clock_error)).with_request_time(micros(options.request_time));
+    let mut checker = Checker::new()
+        .with_error(micros(options.clock_error))
+        .with_request_time(micros(options.request_time));
     if options.all_released {
         checker = checker.with_all_released();
     }
@@ -58,7 +59,8 @@ pub(crate) fn exit_code(verdict: &Verdict) -> ExitCode {
 pub(crate) fn print(verdict: &Verdict) {
     use Align::{Left, Right};
     if !verdict.buckets.is_empty() {
-        let columns = [("BUCKET", Left), ("GRANTS", Right), ("MOST", Right), ("ALLOWED", Right), ("IN", Right)];
+        let columns =
+            [("BUCKET", Left), ("GRANTS", Right), ("MOST", Right), ("ALLOWED", Right), ("IN", Right)];
         output::table(columns, verdict.buckets.iter().map(row).collect());
         println!();
     }
@@ -133,7 +135,8 @@ fn row(bucket: &BucketFigures) -> [String; 5] {
 /// A row for each share of a bucket: the least part of its guarantee that it got while its callers waited.
 fn of_shares(bucket: &BucketFigures) -> Vec<[String; 6]> {
     let row = |of: &ShareFigures| {
-        let worst = of.worst.as_ref().map_or_else(|| ["-".into(), "-".into()], |worst| [ratio(worst), length(worst)]);
+        let worst =
+            of.worst.as_ref().map_or_else(|| ["-".into(), "-".into()], |worst| [ratio(worst), length(worst)]);
         let [part, within] = worst;
         let (grants, borrowed) = (of.grants.to_string(), decimal(of.borrowed));
         [bucket.dimension.clone(), of.share.clone(), grants, borrowed, part, within]

@@ -1,5 +1,5 @@
-//! `sluice init`: asks for vendor, tier and environment, and writes what a product needs to begin with. No table is
-//! read.
+//! `sluice init`: asks for vendor, tier and environment, and writes what a product needs to begin with. No
+//! table is read.
 
 use std::io::{IsTerminal as _, stderr, stdin};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,9 @@ pub(crate) fn run(options: &Options) -> Ended {
     let vendor = vendor(options)?;
     let tier = tier(options, &vendor)?;
     let environment = environment(options)?;
-    std::fs::create_dir_all(&options.dir)
-        .map_err(|error| Failure::new(format!("{}: the folder cannot be made: {error}", options.dir.display())))?;
+    std::fs::create_dir_all(&options.dir).map_err(|error| {
+        Failure::new(format!("{}: the folder cannot be made: {error}", options.dir.display()))
+    })?;
     let product = match &options.product {
         Some(product) => product.clone(),
         None => folder(&options.dir)?,
@@ -107,7 +108,8 @@ fn must_be_a_terminal(flag: &str, choices: &[String]) -> Result<(), Failure> {
 
 /// The name of the folder, as a policy can have it.
 fn folder(dir: &Path) -> Result<String, Failure> {
-    let path = std::fs::canonicalize(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
+    let path =
+        std::fs::canonicalize(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let name = name.chars().map(plain).collect::<String>();
@@ -168,7 +170,9 @@ mod tests {
     #[test]
     fn prod_gets_the_variable_without_which_terraform_refuses_it() {
         let prod = terraform("prod", "chat", "openai");
-        for line in ["environment = \"prod\"", "  \"chat\" = { vendors = [\"openai\"] }", "critical_topic_arns = []"] {
+        for line in
+            ["environment = \"prod\"", "  \"chat\" = { vendors = [\"openai\"] }", "critical_topic_arns = []"]
+        {
             assert!(prod.lines().any(|one| one == line), "{prod}");
         }
         assert!(!terraform("pre", "chat", "openai").contains("critical_topic_arns"));
@@ -181,7 +185,8 @@ mod tests {
         let declared = include_str!("../../../infra/variables.tf");
         for environment in ENVIRONMENTS {
             let text = terraform(environment, "chat", "openai");
-            let names = text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
+            let names =
+                text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
             for name in names.filter_map(|line| line.split(" =").next()) {
                 assert!(declared.contains(&format!("variable \"{name}\" {{")), "{name}");
             }

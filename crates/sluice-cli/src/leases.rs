@@ -45,7 +45,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let now = client.now();
     for LeaseRow { key, lease, is_inline, .. } in rows {
         match lease {
-            Ok(lease) if only.as_ref().is_none_or(|only| is_of(&lease, only)) => leases.push((lease, is_inline)),
+            Ok(lease) if only.as_ref().is_none_or(|only| is_of(&lease, only)) => {
+                leases.push((lease, is_inline))
+            }
             Ok(_) => {}
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
@@ -71,8 +73,14 @@ pub(crate) async fn run(options: Options) -> Ended {
         println!("no leases");
     } else {
         use Align::{Left, Right};
-        let columns =
-            [("DIMENSION", Left), ("COST", Right), ("CALLER", Left), ("SINCE", Right), ("UNTIL", Right), ("ID", Left)];
+        let columns = [
+            ("DIMENSION", Left),
+            ("COST", Right),
+            ("CALLER", Left),
+            ("SINCE", Right),
+            ("UNTIL", Right),
+            ("ID", Left),
+        ];
         let row = |(lease, is_inline): (Lease, bool)| {
             // An inline lease does not state who holds it, nor since when.
             let unknown = if is_inline { "-" } else { "?" };
@@ -81,7 +89,8 @@ pub(crate) async fn run(options: Options) -> Ended {
             let id = lease.id();
             let id = id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned();
             let caller = lease.caller().unwrap_or(if is_inline { "(inline)" } else { unknown });
-            let borrowed = lease.borrowed_by().map_or_else(String::new, |share| format!(", borrowed by {share}"));
+            let borrowed =
+                lease.borrowed_by().map_or_else(String::new, |share| format!(", borrowed by {share}"));
             let caller = format!("{caller}{borrowed}");
             let (dimension, cost) = (lease.dimension().to_string(), lease.cost().to_string());
             [dimension, cost, caller, since, output::relative(lease.ends(), now), id]

@@ -35,8 +35,8 @@ pub use arguments::Arguments;
 use arguments::Command;
 use connect::LogFor;
 
-/// Runs one command; without one, says what to do next. The exit code is 0 for success, 1 for an error, 75 (`EX_TEMPFAIL`) for a retryable
-/// refusal, or the exit code of the program that `sluice run` ran.
+/// Runs one command; without one, says what to do next. The exit code is 0 for success, 1 for an error, 75
+/// (`EX_TEMPFAIL`) for a retryable refusal, or the exit code of the program that `sluice run` ran.
 pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
     let Some(command) = arguments.command else {

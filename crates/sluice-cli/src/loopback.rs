@@ -45,14 +45,25 @@ mod tests {
     #[test]
     fn a_name_that_was_made_to_resolve_here_is_none_of_this_machine() {
         let asked = |host: &str| is_asked(&HeaderMap::from_iter([(HOST, host.parse().unwrap())]));
-        for own in
-            ["127.0.0.1:8080", "localhost:8080", "LOCALHOST", "[::1]:8080", "127.0.0.1", "localhost:9000", "[::1"]
-        {
+        for own in [
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "LOCALHOST",
+            "[::1]:8080",
+            "127.0.0.1",
+            "localhost:9000",
+            "[::1",
+        ] {
             assert!(asked(own), "{own}");
         }
-        for other in
-            ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", "[evil]:1", "10.0.0.1"]
-        {
+        for other in [
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+            "[evil]:1",
+            "10.0.0.1",
+        ] {
             assert!(!asked(other), "{other}");
         }
         assert!(!is_asked(&HeaderMap::new()));

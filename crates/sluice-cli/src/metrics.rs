@@ -64,7 +64,9 @@ fn service(scraper: Arc<Scraper>, address: SocketAddr) -> Router {
 
 async fn answer(State(scraper): State<Arc<Scraper>>) -> Response {
     match scraper.scrape().await {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Ok(text) => {
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+        }
         // Prometheus then counts the target as down, and an alert on that is what an operator needs.
         Err(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response(),
     }

@@ -22,7 +22,9 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 /// commands: anybody who can write a row could put them there. JSON has its own escapes.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
-        text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+        text.chars()
+            .map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter })
+            .collect()
     } else {
         Cow::Borrowed(text)
     }
@@ -142,7 +144,10 @@ pub(crate) struct Unreadable {
 }
 
 /// Rows, followed by the unreadable ones, which have the field `error`.
-pub(crate) fn with_unreadable(rows: &[impl Serialize], unreadable: &[Unreadable]) -> Result<Vec<Value>, Failure> {
+pub(crate) fn with_unreadable(
+    rows: &[impl Serialize],
+    unreadable: &[Unreadable],
+) -> Result<Vec<Value>, Failure> {
     let rows = rows.iter().map(serde_json::to_value).chain(unreadable.iter().map(serde_json::to_value));
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -213,6 +218,9 @@ mod tests {
     #[test]
     fn a_time_is_rounded_down() {
         let times = [0.3, 36.49, 99.99, 104.0, 659.0, 7_199.0, 7_560.0];
-        assert_eq!(times.map(seconds), ["0.3 s", "36.4 s", "99.9 s", "1 min 44 s", "10 min", "119 min", "2.1 h"]);
+        assert_eq!(
+            times.map(seconds),
+            ["0.3 s", "36.4 s", "99.9 s", "1 min 44 s", "10 min", "119 min", "2.1 h"]
+        );
     }
 }

@@ -33,7 +33,9 @@ pub(crate) struct Options {
 /// Parses a time of one second at least: a sweep reads the whole table, and zero sets no floor.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        interval if interval < Duration::from_secs(1) => Err("it must be one second at least, as in 5m".into()),
+        interval if interval < Duration::from_secs(1) => {
+            Err("it must be one second at least, as in 5m".into())
+        }
         interval => Ok(interval),
     }
 }
@@ -73,7 +75,11 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
         return output::json(report);
     }
     let SweepReport { expired, restored, already_capped, lost_races, unparsable, left, refused, .. } = report;
-    println!("{} read, {}: {restored} given back", count(report.rows_scanned, "row"), count(*expired, "ended lease"));
+    println!(
+        "{} read, {}: {restored} given back",
+        count(report.rows_scanned, "row"),
+        count(*expired, "ended lease")
+    );
     for (dimension, restored) in &report.dimensions {
         let what = if restored.slots > 0 { ", its slots are free" } else { "" };
         println!("  {dimension}: {}{what}", count(restored.leases, "lease"));

@@ -30,7 +30,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let asked: Vec<String> = options.ticket.dimensions().iter().map(ToString::to_string).collect();
     let (outcome, why) = match client.redeem(&options.ticket).await? {
-        Redeemed::Granted(grant) => return hold_and_release(&client, grant, &asked, options.hold, options.json).await,
+        Redeemed::Granted(grant) => {
+            return hold_and_release(&client, grant, &asked, options.hold, options.json).await;
+        }
         Redeemed::RetryIn(retry) => return refuse(&client, &retry, &asked, options.json).await,
         Redeemed::Spent => ("spent", "it was redeemed before, or its row is gone"),
         _ => ("lapsed", "it came too late, or the limits were changed: acquire again"),

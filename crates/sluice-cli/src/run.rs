@@ -171,6 +171,9 @@ mod tests {
 
     #[test]
     fn a_slot_is_held_by_the_name_of_its_command() {
-        assert_eq!(["/opt/nightly.sh", "make", "exec sleep 30", ""].map(holder), ["nightly.sh", "make", "exec", ""]);
+        assert_eq!(
+            ["/opt/nightly.sh", "make", "exec sleep 30", ""].map(holder),
+            ["nightly.sh", "make", "exec", ""]
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The picture of a table, which `sluice watch`, `sluice dashboard` and `sluice metrics` show.
 //!
-//! A [`SurveyReader`] surveys the table at a pace that costs little; a [`View`] collects what the reader read. This
-//! module knows no terminal and no web page. Amounts are floats here: nothing is decided from a picture.
+//! A [`SurveyReader`] surveys the table at a pace that costs little; a [`View`] collects what the reader
+//! read. This module knows no terminal and no web page. Amounts are floats here: nothing is decided from a
+//! picture.
 
 mod bucket;
 mod history;

@@ -56,7 +56,9 @@ impl Options {
 
 pub(crate) async fn run(options: Options) -> Ended {
     if !options.once && !std::io::stdout().is_terminal() {
-        return Err(Failure::new("the output is not a terminal: `sluice watch --once` prints one frame and stops"));
+        return Err(Failure::new(
+            "the output is not a terminal: `sluice watch --once` prints one frame and stops",
+        ));
     }
     let client = client().await?;
     let reader = SurveyReader::new(client.clone(), options.interval);

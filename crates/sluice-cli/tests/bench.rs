@@ -7,7 +7,9 @@ use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_"))
+    {
         command.env_remove(name);
     }
     command.arg("bench").args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -58,7 +60,8 @@ fn an_unknown_scenario_lists_those_that_there_are() {
 
 #[test]
 fn a_missed_target_is_an_error_unless_it_is_allowed() {
-    // A debug build on any machine: the limiter in memory is far ahead, and no claim is made here about which target is met.
+    // A debug build on any machine: the limiter in memory is far ahead, and no claim is made here about which
+    // target is met.
     let run = |more: &[&str]| bench(&[&["--for", "1", "--scenario", "prefetch", "--json"], more].concat());
     let output = run(&[]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

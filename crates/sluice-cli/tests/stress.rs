@@ -1,4 +1,5 @@
-//! `sluice stress` and `sluice history`, as a person runs them: the built program, against a sandbox that it serves itself.
+//! `sluice stress` and `sluice history`, as a person runs them: the built program, against a sandbox that it
+//! serves itself.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{BufRead as _, BufReader};
@@ -30,7 +31,9 @@ capacity = 3
 
 fn sluice(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_"))
+    {
         command.env_remove(name);
     }
     command.args(arguments).stdin(Stdio::null());
@@ -50,8 +53,9 @@ impl Sandbox {
         let mut command = sluice(&["sandbox", "--port", "0", "--buckets", limits.to_str().unwrap()]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let endpoint =
-            lines.by_ref().find_map(|line| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
+        let endpoint = lines
+            .by_ref()
+            .find_map(|line| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
         lines.find(|line| line.starts_with("Ctrl-C")).expect("the sandbox is ready");
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, endpoint: endpoint.expect("the sandbox prints its endpoint") }
@@ -142,12 +146,14 @@ fn a_rate_bucket_under_stress_keeps_its_bound_and_one_grant_too_many_is_found() 
         "{table}"
     );
     let parts = std::fs::read_dir(history.parent().unwrap()).unwrap();
-    let left = parts
-        .filter(|file| text(file.as_ref().unwrap().file_name().as_encoded_bytes()).starts_with("stress-rate.ndjson."));
+    let left = parts.filter(|file| {
+        text(file.as_ref().unwrap().file_name().as_encoded_bytes()).starts_with("stress-rate.ndjson.")
+    });
     assert_eq!(left.count(), 0, "the parts are deleted");
 
     let mut lines = lines(&history);
-    let processes: std::collections::BTreeSet<_> = lines.iter().filter_map(|line| line["process"].as_str()).collect();
+    let processes: std::collections::BTreeSet<_> =
+        lines.iter().filter_map(|line| line["process"].as_str()).collect();
     assert_eq!(processes.len(), 2, "both processes were granted something");
     let counted = |event: &str| lines.iter().filter(|line| line["event"] == event).count() as u64;
     assert_eq!((counted("granted"), counted("released")), (grants, grants), "a release of each");
@@ -165,7 +171,10 @@ fn a_concurrency_bucket_under_stress_keeps_its_capacity_and_a_missing_release_is
     let figures = sandbox.stress(&["elevenlabs#concurrent"], &history);
     assert!(figures["grants"].as_u64().unwrap() > 3, "{figures}");
     let bucket = &figures["verdict"]["buckets"][0];
-    assert_eq!((&bucket["peak"]["granted_micros"], bucket["kind"].as_str()), (&3_000_000.into(), Some("concurrent")));
+    assert_eq!(
+        (&bucket["peak"]["granted_micros"], bucket["kind"].as_str()),
+        (&3_000_000.into(), Some("concurrent"))
+    );
 
     let whole = lines(&history);
     // Until its lease ends, a minute later, three others hold slots beside it.
@@ -175,9 +184,11 @@ fn a_concurrency_bucket_under_stress_keeps_its_capacity_and_a_missing_release_is
     let told = failure(&doctored(&history, "stress-slots-doctored.ndjson", &lines));
     assert!(told.contains("FAIL elevenlabs#concurrent: 4 held at once in "), "{id}: {told}");
     assert!(told.contains("at most 3 are allowed"), "{told}");
-    let nobody = doctored(&history, "stress-slots-nobody.ndjson", &[&whole[..2], &whole[release..=release]].concat());
+    let nobody =
+        doctored(&history, "stress-slots-nobody.ndjson", &[&whole[..2], &whole[release..=release]].concat());
     assert!(
-        failure(&nobody).contains(&format!("line 3: {id} is released in elevenlabs#concurrent and was not granted"))
+        failure(&nobody)
+            .contains(&format!("line 3: {id} is released in elevenlabs#concurrent and was not granted"))
     );
 }
 
@@ -220,7 +231,10 @@ fn a_history_that_was_cut_off_or_lacks_a_release_is_refused_and_acquires_end_bef
     let file = doctored(&history, "stress-end-lacks.ndjson", &lacks);
     assert!(judged(&[&file]).status.success(), "a holder may hold at the end");
     let (is_ok, told) = all_released(&file);
-    assert!(!is_ok && told.contains("elevenlabs#concurrent: 1 of") && told.contains("never released"), "{told}");
+    assert!(
+        !is_ok && told.contains("elevenlabs#concurrent: 1 of") && told.contains("never released"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -258,10 +272,13 @@ fn a_limit_that_is_changed_under_a_run_is_told_and_not_judged_by() {
     let (sandbox, history) = (Sandbox::start("stress-changed"), path("stress-changed.ndjson"));
     let limits = path("stress-changed-raised.toml");
     std::fs::write(&limits, LIMITS.replace("capacity = 3", "capacity = 4")).unwrap();
-    let arguments = ["stress", "elevenlabs#concurrent", "--for", "600", "--history", history.to_str().unwrap()];
+    let arguments =
+        ["stress", "elevenlabs#concurrent", "--for", "600", "--history", history.to_str().unwrap()];
     let run = sandbox.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     wait_for_parts(&path("stress-changed.ndjson.part-1"));
-    assert!(sandbox.command(&["buckets", "apply", limits.to_str().unwrap()]).output().unwrap().status.success());
+    assert!(
+        sandbox.command(&["buckets", "apply", limits.to_str().unwrap()]).output().unwrap().status.success()
+    );
     Command::new("kill").arg(run.id().to_string()).status().unwrap();
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -286,10 +303,16 @@ fn what_cannot_be_stressed_or_read_is_told() {
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains(says) && error.lines().count() == 1, "{error}");
     }
-    let no_time = sandbox.command(&["stress", "openai#rpm", "--for", "2", "--wind-down", "2"]).output().unwrap();
+    let no_time =
+        sandbox.command(&["stress", "openai#rpm", "--for", "2", "--wind-down", "2"]).output().unwrap();
     assert!(text(&no_time.stderr).contains("leaves no time to acquire"), "{}", text(&no_time.stderr));
-    let nowhere = sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
-    assert!(text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"), "{}", text(&nowhere.stderr));
+    let nowhere =
+        sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
+    assert!(
+        text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"),
+        "{}",
+        text(&nowhere.stderr)
+    );
 }
 
 /// Each share waits from call to call: search has five a second, and what it gets is one call in `pace_ms`.
@@ -334,12 +357,16 @@ fn a_bucket_with_shares_under_stress_is_judged_as_a_whole_and_line_by_line() {
     sandbox.stress(&["anthropic#rpm"], &history);
     let lines = lines(&history);
     let limit = lines.iter().find(|line| line["event"] == "limit").unwrap();
-    assert_eq!((&limit["capacity_micros"], &limit["shares"][0]["name"]), (&10_000_000.into(), &"search".into()));
+    assert_eq!(
+        (&limit["capacity_micros"], &limit["shares"][0]["name"]),
+        (&10_000_000.into(), &"search".into())
+    );
     let granted = |line: &&Value| line["event"] == "granted";
     assert!(lines.iter().filter(granted).all(|line| line["paid_from"].is_string()));
     assert!(judged(&[&history]).status.success());
     let mut more = lines.iter().rfind(granted).unwrap().clone();
-    (more["id"], more["cost_micros"], more["paid_from"]) = ("too-many".into(), 6_000_000.into(), "search".into());
+    (more["id"], more["cost_micros"], more["paid_from"]) =
+        ("too-many".into(), 6_000_000.into(), "search".into());
     let told = failure(&doctored(&history, "stress-shares-doctored.ndjson", &[lines, vec![more]].concat()));
     assert!(told.contains("granted from the line of search in"), "{told}");
 }

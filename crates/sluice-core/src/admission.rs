@@ -88,7 +88,9 @@ pub fn admit(pressure: &Pressure) -> AdmissionDecision {
 }
 
 fn is_down(pressure: &Pressure) -> bool {
-    let Some(since) = pressure.queue_nonempty_since.filter(|_| pressure.pending > Amount::ZERO) else { return false };
+    let Some(since) = pressure.queue_nonempty_since.filter(|_| pressure.pending > Amount::ZERO) else {
+        return false;
+    };
     let quiet_since = pressure.last_completion.map_or(since, |completion| completion.max(since));
     pressure.now.since(quiet_since) >= pressure.staleness
 }

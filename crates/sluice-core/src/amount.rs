@@ -182,6 +182,9 @@ mod tests {
         // There is no room above it to round into.
         let brim = Amount(i64::MAX).to_string();
         assert_eq!(brim.parse::<Cost>(), Ok(Cost(Amount(i64::MAX))));
-        assert_eq!(alloc::format!("{brim}1").parse::<Cost>(), Err(CostError::Malformed(DecimalError::OutOfRange)));
+        assert_eq!(
+            alloc::format!("{brim}1").parse::<Cost>(),
+            Err(CostError::Malformed(DecimalError::OutOfRange))
+        );
     }
 }

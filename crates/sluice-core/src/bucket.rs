@@ -112,9 +112,9 @@ impl Bucket {
 
     /// Returns a full bucket that has no row yet.
     ///
-    /// Slots do not flow in, so the anchor of a concurrency bucket is 0 and stays 0. Each write to a rate bucket asks
-    /// for the anchor that its process read. So no write for a rate bucket changes a concurrency bucket that was made
-    /// in its place.
+    /// Slots do not flow in, so the anchor of a concurrency bucket is 0 and stays 0. Each write to a rate
+    /// bucket asks for the anchor that its process read. So no write for a rate bucket changes a concurrency
+    /// bucket that was made in its place.
     #[must_use]
     pub fn full(dimension: Dimension, limit: Limit, now: Timestamp) -> Self {
         let anchor = if limit.is_concurrent() { Timestamp::default() } else { now };
@@ -236,8 +236,8 @@ impl Bucket {
         self.waited_until
     }
 
-    /// Whether the row says that callers wait, so that others draw a number first. A mark that lies further ahead than
-    /// any writer would put it is not believed.
+    /// Whether the row says that callers wait, so that others draw a number first. A mark that lies further
+    /// ahead than any writer would put it is not believed.
     #[must_use]
     pub fn is_waited_for(&self, now: Timestamp) -> bool {
         self.waited_until.is_some_and(|until| until > now && until <= now.after(FARTHEST_MARK))
@@ -307,7 +307,13 @@ impl Bucket {
     }
 
     /// The same bucket on another line, as an earlier write than the last one left it.
-    pub(crate) fn as_left(&self, tokens: Amount, anchor: Exact<Timestamp>, returned: Amount, lots: i64) -> Self {
+    pub(crate) fn as_left(
+        &self,
+        tokens: Amount,
+        anchor: Exact<Timestamp>,
+        returned: Amount,
+        lots: i64,
+    ) -> Self {
         Self { tokens, anchor, returned, lots, ..self.clone() }
     }
 
@@ -355,8 +361,9 @@ impl Bucket {
         after
     }
 
-    /// A bucket of `limit`, a part of this one's, as a process counts it by itself: at `now` a rate bucket has that part
-    /// of this one's level, and a cool-down holds. Slots are all free: who holds them is not known.
+    /// A bucket of `limit`, a part of this one's, as a process counts it by itself: at `now` a rate bucket
+    /// has that part of this one's level, and a cool-down holds. Slots are all free: who holds them is not
+    /// known.
     #[must_use]
     pub fn part(&self, limit: Limit, now: Timestamp) -> Self {
         let full = Self::full(self.dimension.clone(), limit, now);

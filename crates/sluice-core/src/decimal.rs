@@ -48,7 +48,8 @@ pub(crate) fn parse(text: &str, scale: i32) -> Result<Scaled, DecimalError> {
         }
         let digit = i128::from(byte - b'0');
         if weight >= 0 {
-            value = value.checked_mul(10).and_then(|v| v.checked_add(digit)).ok_or(DecimalError::OutOfRange)?;
+            value =
+                value.checked_mul(10).and_then(|v| v.checked_add(digit)).ok_or(DecimalError::OutOfRange)?;
         } else {
             dropped |= digit != 0;
         }

@@ -42,7 +42,9 @@ const MAX_BYTES: usize = 1_024;
 
 /// Why a text is not the name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed dimension {name:?}: {reason}; use the form vendor#metric or vendor#model#metric, as in openai#rpm")]
+#[error(
+    "malformed dimension {name:?}: {reason}; use the form vendor#metric or vendor#model#metric, as in openai#rpm"
+)]
 pub struct DimensionError {
     /// The text as it was given.
     pub name: String,
@@ -67,10 +69,14 @@ impl Dimension {
     /// The name of a bucket that the program states, in ASCII.
     ///
     /// # Panics
-    /// As [`new`](Self::new) fails, and for a name that is not ASCII. In a constant, this is an error of the compiler.
+    /// As [`new`](Self::new) fails, and for a name that is not ASCII. In a constant, this is an error of the
+    /// compiler.
     #[must_use]
     pub const fn constant(name: &'static str) -> Self {
-        assert!(name.is_ascii(), "malformed dimension: a constant is ASCII; use Dimension::new for any other name");
+        assert!(
+            name.is_ascii(),
+            "malformed dimension: a constant is ASCII; use Dimension::new for any other name"
+        );
         assert!(
             fault(name).is_none(),
             "malformed dimension; use the form vendor#metric or vendor#model#metric, as in openai#rpm"
@@ -93,15 +99,15 @@ impl Dimension {
         self.as_str().split_once('#').map_or(self.as_str(), |(vendor, _)| vendor)
     }
 
-    /// The row of a share of this concurrency bucket, as in `elevenlabs#concurrent@search`; `None` if the name would be
-    /// too long.
+    /// The row of a share of this concurrency bucket, as in `elevenlabs#concurrent@search`; `None` if the
+    /// name would be too long.
     #[must_use]
     pub fn of_share(&self, share: &ShareName) -> Option<Self> {
         Self::new(&[self.as_str(), AT, share.as_str()].concat()).ok()
     }
 
-    /// The bucket and the share, if this may be the name of a share's row. Only the row of the bucket tells whether it
-    /// is: a metric may have an `@` of its own.
+    /// The bucket and the share, if this may be the name of a share's row. Only the row of the bucket tells
+    /// whether it is: a metric may have an `@` of its own.
     #[must_use]
     pub fn whole_and_share(&self) -> Option<(Self, ShareName)> {
         let (whole, share) = self.as_str().rsplit_once(AT)?;
@@ -268,9 +274,10 @@ mod tests {
         for name in ["openai#rpm", "openai#gpt-4o#tpm", "é#ü"] {
             assert_eq!(Dimension::new(name).unwrap().as_str(), name);
         }
-        for name in
-            ["", "openai", "#", "openai#", "#rpm", "a##b", "a#b#c#d", "lease#x", "load#x", "ticket#x", "a b#c", "a#b\n"]
-        {
+        for name in [
+            "", "openai", "#", "openai#", "#rpm", "a##b", "a#b#c#d", "lease#x", "load#x", "ticket#x",
+            "a b#c", "a#b\n",
+        ] {
             assert!(Dimension::new(name).is_err(), "{name:?}");
         }
     }
@@ -291,7 +298,10 @@ mod tests {
     #[test]
     fn the_error_says_what_was_wrong_and_what_is_taken() {
         let text = ToString::to_string(&Dimension::new("lease#x").unwrap_err());
-        assert!(text.contains("lease#x") && text.contains("reserved") && text.contains("vendor#metric"), "{text}");
+        assert!(
+            text.contains("lease#x") && text.contains("reserved") && text.contains("vendor#metric"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Inline leases: leases in the row of their bucket, as `leases.{id} = {c: cost, t: end}`; with `b`, the borrower, if a
-//! caller of another share borrowed the slots.
+//! Inline leases: leases in the row of their bucket, as `leases.{id} = {c: cost, t: end}`; with `b`, the
+//! borrower, if a caller of another share borrowed the slots.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,11 +14,12 @@ use crate::schema::{
 use crate::timestamp::Timestamp;
 
 /// The maximum number of inline leases of a bucket: 200. Each write pays for the whole row, one write unit a
-/// KB; these figures are of leases that name no borrower (2 bytes more, and its name). By the Developer Guide ("DynamoDB item sizes and formats"), a lease of one slot with an id of 12
-/// characters takes 28 bytes: 12 for the id, 1 as an entry, 3 as a map, 4 for `c`, 8 for `t`. The rest of a
-/// row takes about 300 bytes. With a lease row, acquire and release cost 8 units: two writes in each of two
-/// transactions. Inline they cost 2 units for each begun KB: 2 with 25 leases in the row, 8 with 135, 12 with
-/// 200 (6 KB). So even if every slot is held, inline leases cost at most half more than lease rows do.
+/// KB; these figures are of leases that name no borrower (2 bytes more, and its name). By the Developer Guide
+/// ("DynamoDB item sizes and formats"), a lease of one slot with an id of 12 characters takes 28 bytes: 12
+/// for the id, 1 as an entry, 3 as a map, 4 for `c`, 8 for `t`. The rest of a row takes about 300 bytes. With
+/// a lease row, acquire and release cost 8 units: two writes in each of two transactions. Inline they cost 2
+/// units for each begun KB: 2 with 25 leases in the row, 8 with 135, 12 with 200 (6 KB). So even if every
+/// slot is held, inline leases cost at most half more than lease rows do.
 pub const MOST_INLINE_LEASES: usize = 200;
 
 /// A lease in the row of its bucket.
@@ -66,7 +67,10 @@ impl InlineLeases {
             None => unreadable.push(String::from(id)),
         });
         if !is_map {
-            return Err(RowError { attribute: LEASES, fault: AttributeFault::WrongType { expected: "map (M)" } });
+            return Err(RowError {
+                attribute: LEASES,
+                fault: AttributeFault::WrongType { expected: "map (M)" },
+            });
         }
         unreadable.sort_unstable();
         Ok(Some(Self { unreadable, ..Self::of(leases) }))

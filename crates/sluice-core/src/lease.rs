@@ -6,8 +6,8 @@ use core::time::Duration;
 use crate::amount::Cost;
 use crate::dimension::Dimension;
 use crate::schema::{
-    self, BORROWED_BY, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS,
-    PURGE_AT, Row, RowError, TTL,
+    self, BORROWED_BY, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX,
+    PURGE_AFTER_SECS, PURGE_AT, Row, RowError, TTL,
 };
 use crate::share::Borrowing;
 use crate::statement::{Delete, Operand, Put, Statement};
@@ -64,7 +64,14 @@ static DELETE_EXPIRED: Statement = Statement::guard("#ttl = :read_ends", &[TTL])
 impl Lease {
     /// A lease of `cost` on `dimension`, from `now` until `ends`, which is rounded up to a whole second.
     #[must_use]
-    pub fn new(dimension: Dimension, id: &LeaseId, cost: Cost, now: Timestamp, ends: Timestamp, caller: &str) -> Self {
+    pub fn new(
+        dimension: Dimension,
+        id: &LeaseId,
+        cost: Cost,
+        now: Timestamp,
+        ends: Timestamp,
+        caller: &str,
+    ) -> Self {
         Self {
             key: id.key(&dimension),
             dimension,
@@ -87,7 +94,12 @@ impl Lease {
     }
 
     /// A lease without a row of its own, for a list of all leases: its key is the key of no row.
-    pub(crate) const fn listed(key: String, dimension: Dimension, cost: Cost, ends: Exact<Timestamp>) -> Self {
+    pub(crate) const fn listed(
+        key: String,
+        dimension: Dimension,
+        cost: Cost,
+        ends: Exact<Timestamp>,
+    ) -> Self {
         Self { key, dimension, cost, created_at: None, ends, caller: None, borrowed_by: None }
     }
 
@@ -164,7 +176,8 @@ impl Lease {
     /// The id that distinguishes the lease from the other leases of its bucket.
     #[must_use]
     pub fn id(&self) -> &str {
-        let inline = self.key.strip_prefix(self.dimension.as_str()).and_then(|rest| rest.strip_prefix(INLINE_KEY));
+        let inline =
+            self.key.strip_prefix(self.dimension.as_str()).and_then(|rest| rest.strip_prefix(INLINE_KEY));
         inline.or_else(|| self.key.rsplit('#').next()).unwrap_or_default()
     }
 
@@ -204,8 +217,8 @@ impl Lease {
         self.caller.as_deref()
     }
 
-    /// The share whose caller borrowed the slots (`common`: the part that no share has); `None` if they are of the
-    /// holder's own line.
+    /// The share whose caller borrowed the slots (`common`: the part that no share has); `None` if they are
+    /// of the holder's own line.
     #[must_use]
     pub fn borrowed_by(&self) -> Option<&str> {
         self.borrowed_by.as_deref()
@@ -231,7 +244,11 @@ pub(crate) fn purge_at(ends: Timestamp) -> Timestamp {
 fn read_dimension(row: &impl Row, key: &str) -> Result<Dimension, RowError> {
     let (attribute, name) = match row.field(DIMENSION) {
         Some(Field::Text(name)) => (DIMENSION, name),
-        Some(_) => return Err(schema::text(row, DIMENSION).err().unwrap_or_else(|| RowError::bad(DIMENSION, "", ""))),
+        Some(_) => {
+            return Err(schema::text(row, DIMENSION)
+                .err()
+                .unwrap_or_else(|| RowError::bad(DIMENSION, "", "")));
+        }
         None => (KEY, dimension_in(key).unwrap_or("")),
     };
     Dimension::new(name).map_err(|e| RowError::bad(attribute, name, e.reason))

@@ -68,17 +68,17 @@ pub use limit::split::{DeclaredShare, InvalidSplit, MOST_SHARES, ShareLimit, Spl
 pub use limit::warning::LimitWarning;
 pub use limit::{InvalidLimit, Limit, LimitType};
 pub use load::{
-    CallerUse, LEAKED_AFTER, Load, MOST_CALLERS, MOST_NOTED, Measured, NOTE_EVERY, NOTE_USE_EVERY, OTHER_CALLERS,
-    PreviousLoad, Sample, USE_PERIOD, Use, UseByCaller, clear_refusals, note, note_again, note_expired_holders,
-    note_use, note_use_again, period_of_use, replace_expired_holders,
+    CallerUse, LEAKED_AFTER, Load, MOST_CALLERS, MOST_NOTED, Measured, NOTE_EVERY, NOTE_USE_EVERY,
+    OTHER_CALLERS, PreviousLoad, Sample, USE_PERIOD, Use, UseByCaller, clear_refusals, note, note_again,
+    note_expired_holders, note_use, note_use_again, period_of_use, replace_expired_holders,
 };
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;
 pub use plan::claim::Claim;
 pub use plan::cool_down::{cool_down, end_cool_down};
 pub use plan::inline::{
-    InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
-    Serves, renew_inline,
+    InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES,
+    ReleaseAnswer, Serves, renew_inline,
 };
 pub use plan::nearness::Nearness;
 pub use plan::observe::{Observation, Remaining, note_limit, on_lower_limit, state_floor};

@@ -88,7 +88,9 @@ pub enum InvalidLimit {
         capacity: Amount,
     },
     /// The burst is the whole of what the vendor allows in a window, or more.
-    #[error("a burst of {burst} leaves nothing of the limit {amount} to flow back: choose a burst below {amount}")]
+    #[error(
+        "a burst of {burst} leaves nothing of the limit {amount} to flow back: choose a burst below {amount}"
+    )]
     Burst {
         /// The burst.
         burst: Amount,
@@ -96,7 +98,9 @@ pub enum InvalidLimit {
         amount: Amount,
     },
     /// The kind cannot change while the row is in use: slots come back by release, tokens by time.
-    #[error("a bucket cannot change from {from} to {to}: while nobody uses the bucket, remove it and apply it again")]
+    #[error(
+        "a bucket cannot change from {from} to {to}: while nobody uses the bucket, remove it and apply it again"
+    )]
     KindChange {
         /// The type in the table.
         from: LimitType,
@@ -175,8 +179,8 @@ impl Limit {
     }
 
     /// The cost of a call that names none, if somebody chose it. `None` for a bucket of tokens whose
-    /// `cost_per_call` is 1, the value of a bucket that declares none: no call uses one token, and a forgotten
-    /// cost would be charged as one.
+    /// `cost_per_call` is 1, the value of a bucket that declares none: no call uses one token, and a
+    /// forgotten cost would be charged as one.
     #[must_use]
     pub fn default_cost(&self) -> Option<Cost> {
         let is_stated = self.limit_type != LimitType::Tokens || self.cost_per_call != Cost::ONE;
@@ -185,7 +189,8 @@ impl Limit {
 
     /// The limit of one line of the bucket. A call of the default cost takes no more than the line holds.
     pub(crate) fn of_line(&self, capacity: Amount, rate: Rate) -> Result<Self, InvalidLimit> {
-        let cost_per_call = Cost::new(self.cost_per_call.amount().min(capacity)).unwrap_or(self.cost_per_call);
+        let cost_per_call =
+            Cost::new(self.cost_per_call.amount().min(capacity)).unwrap_or(self.cost_per_call);
         if !self.is_concurrent() && rate.is_zero() {
             return Err(InvalidLimit::NoRefill(self.limit_type));
         }
@@ -214,13 +219,15 @@ impl Limit {
             return None;
         }
         let rate = Rate::per(reported, window)?;
-        let capacity = i128::from(self.capacity.micros()) * i128::from(reported.micros()) / i128::from(own.micros());
+        let capacity =
+            i128::from(self.capacity.micros()) * i128::from(reported.micros()) / i128::from(own.micros());
         let capacity = Amount::clamped(capacity).max(one_call);
         Self::rate(self.limit_type, capacity, rate, self.cost_per_call).ok()
     }
 
     /// The least limit that a bucket of this limit adopts from its vendor if nobody chose one: a tenth, as
-    /// requests or tokens a minute. For concurrency, a tenth of the slots in whole slots, and at least one call.
+    /// requests or tokens a minute. For concurrency, a tenth of the slots in whole slots, and at least one
+    /// call.
     #[must_use]
     pub fn default_floor(&self) -> Amount {
         if self.is_concurrent() {

@@ -17,8 +17,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING, PENDING_SINCE,
-    REFUSED, REFUSED_SEEN, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING,
+    PENDING_SINCE, REFUSED, REFUSED_SEEN, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
 };
 use crate::timestamp::Timestamp;
 
@@ -30,8 +30,8 @@ mod note;
 
 use callers::Callers;
 pub use callers::{
-    CallerUse, MOST_CALLERS, NOTE_USE_EVERY, OTHER_CALLERS, USE_PERIOD, Use, UseByCaller, note_use, note_use_again,
-    period_of_use,
+    CallerUse, MOST_CALLERS, NOTE_USE_EVERY, OTHER_CALLERS, USE_PERIOD, Use, UseByCaller, note_use,
+    note_use_again, period_of_use,
 };
 pub use expired_holders::{note_expired_holders, replace_expired_holders};
 pub use measure::{Measured, PreviousLoad, Sample};
@@ -242,8 +242,8 @@ impl Load {
         u32::try_from(self.crowd.size(now)).unwrap_or(MOST_NOTED).min(MOST_NOTED)
     }
 
-    /// Number of processes that noted a use of the bucket in this period of [`USE_PERIOD`] or the last, the larger of
-    /// both; zero if none did. One that has left counts for that long.
+    /// Number of processes that noted a use of the bucket in this period of [`USE_PERIOD`] or the last, the
+    /// larger of both; zero if none did. One that has left counts for that long.
     #[must_use]
     pub fn processes(&self, now: Timestamp) -> u32 {
         self.callers.processes(now)

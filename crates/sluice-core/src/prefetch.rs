@@ -57,8 +57,8 @@ impl Lot {
         lot
     }
 
-    /// Takes `cost`, or the default cost, out of the lot. `None` if the lot does not have as much any more, or
-    /// if there is no default cost.
+    /// Takes `cost`, or the default cost, out of the lot. `None` if the lot does not have as much any more,
+    /// or if there is no default cost.
     pub fn take(&mut self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let cost = cost.or_else(|| self.after.limit().default_cost())?;
         if !self.is_fresh(now) || self.after.cooling_down(now).is_some() {

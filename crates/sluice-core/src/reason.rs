@@ -55,8 +55,14 @@ mod tests {
     fn a_conflict_is_never_read_as_a_false_condition() {
         assert_eq!(CancellationCause::from_code("TransactionConflict"), CancellationCause::Conflict);
         assert_eq!(CancellationCause::from_code("ThrottlingError"), CancellationCause::Throttled);
-        assert_eq!(CancellationCause::from_code("ProvisionedThroughputExceeded"), CancellationCause::Throttled);
-        assert_eq!(CancellationCause::from_code("ConditionalCheckFailed"), CancellationCause::ConditionFailed);
+        assert_eq!(
+            CancellationCause::from_code("ProvisionedThroughputExceeded"),
+            CancellationCause::Throttled
+        );
+        assert_eq!(
+            CancellationCause::from_code("ConditionalCheckFailed"),
+            CancellationCause::ConditionFailed
+        );
         for code in ["ValidationError", "ItemCollectionSizeLimitExceeded", "SomethingNew"] {
             assert_eq!(CancellationCause::from_code(code), CancellationCause::Permanent);
         }

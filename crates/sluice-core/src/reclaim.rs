@@ -148,7 +148,9 @@ impl Chunk {
         let mut writes: Vec<Write> = self.leases.iter().map(delete).collect();
         let key = self.bucket_key.clone();
         match &self.part {
-            BucketPart::Restore(capacity) => writes.push(Write::Update(give_back(key, capacity, self.cost()))),
+            BucketPart::Restore(capacity) => {
+                writes.push(Write::Update(give_back(key, capacity, self.cost())))
+            }
             BucketPart::Fill(fill) => writes.push(Write::Update(fill.update(key))),
             BucketPart::None => {}
         }
@@ -158,7 +160,11 @@ impl Chunk {
     /// What to do after the transaction of [`writes`](Self::writes) was cancelled, with a reason for each
     /// action, in order. `bucket` is the row that a failed condition on the bucket returned, if any.
     #[must_use]
-    pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
+    pub fn after(
+        self,
+        reasons: &[CancellationReason],
+        bucket: Option<Result<Bucket, RowError>>,
+    ) -> ChunkStep {
         if let Some(permanent) = reasons.iter().find(|r| r.cause == CancellationCause::Permanent) {
             // One lease that can never pass must not hold up the others.
             return match self.leases.len() {
@@ -243,7 +249,14 @@ mod tests {
         let make = |n| {
             let id = LeaseId::new(std::format!("{n}")).unwrap();
             let now = Timestamp::from_secs(0);
-            Lease::new(Dimension::new("a#b").unwrap(), &id, Cost::ONE, now, now.after(Duration::from_secs(60)), "test")
+            Lease::new(
+                Dimension::new("a#b").unwrap(),
+                &id,
+                Cost::ONE,
+                now,
+                now.after(Duration::from_secs(60)),
+                "test",
+            )
         };
         (0..count).map(make).collect()
     }
@@ -287,14 +300,20 @@ mod tests {
             assert_eq!(halves.iter().map(|half| half.leases().len()).collect::<Vec<_>>(), [1, 2], "{code}");
         }
         let one = Chunk::reclaim(Some(&bucket(5)), leases(1)).remove(0);
-        assert_eq!(one.after(&reasons(&["ValidationError", "None"]), None), ChunkStep::Fail("ValidationError".into()));
+        assert_eq!(
+            one.after(&reasons(&["ValidationError", "None"]), None),
+            ChunkStep::Fail("ValidationError".into())
+        );
     }
 
     #[test]
     fn a_lease_that_is_gone_is_left_out_and_the_rest_goes_on() {
         let chunk = Chunk::reclaim(Some(&bucket(5)), leases(3)).remove(0);
-        let mixed = reasons(&["ConditionalCheckFailed", "None", "TransactionConflict", "ConditionalCheckFailed"]);
-        let ChunkStep::Continue { chunks, lost_races: 1 } = chunk.after(&mixed, Some(Ok(bucket(5)))) else { panic!() };
+        let mixed =
+            reasons(&["ConditionalCheckFailed", "None", "TransactionConflict", "ConditionalCheckFailed"]);
+        let ChunkStep::Continue { chunks, lost_races: 1 } = chunk.after(&mixed, Some(Ok(bucket(5)))) else {
+            panic!()
+        };
         let left: Vec<_> = chunks[0].leases().iter().map(Lease::key).collect();
         assert_eq!(left, ["lease#a#b#1", "lease#a#b#2"]);
     }
@@ -305,14 +324,17 @@ mod tests {
         let mut chunk = Chunk::reclaim(Some(&bucket(5)), leases(4)).remove(0);
         for left in [2, 1] {
             let count = chunk.leases().len();
-            let ChunkStep::Continue { mut chunks, .. } = chunk.after(&failed(count), Some(Ok(bucket(5)))) else {
+            let ChunkStep::Continue { mut chunks, .. } = chunk.after(&failed(count), Some(Ok(bucket(5))))
+            else {
                 panic!()
             };
             assert_eq!(chunks.len(), 2);
             chunk = chunks.remove(0);
             assert_eq!(chunk.leases().len(), left);
         }
-        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed(1), Some(Ok(bucket(5)))) else { panic!() };
+        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed(1), Some(Ok(bucket(5)))) else {
+            panic!()
+        };
         assert!(chunks[0].is_already_capped());
         assert_eq!(chunks[0].returned(), Returned { capped: Amount::from_tokens(1), ..Returned::default() });
     }
@@ -326,7 +348,8 @@ mod tests {
         let lease = Lease::new(Dimension::new("a#b").unwrap(), &id, two, now, now, "test");
         let chunk = Chunk::release(&five, std::vec![lease]);
         let failed = reasons(&["None", "ConditionalCheckFailed"]);
-        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed, Some(Ok(five.after_taking(Cost::ONE)))) else {
+        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed, Some(Ok(five.after_taking(Cost::ONE))))
+        else {
             panic!()
         };
         let one = Amount::from_tokens(1);
@@ -341,7 +364,9 @@ mod tests {
     fn a_changed_capacity_is_planned_again_and_a_missing_bucket_only_deleted() {
         let chunk = Chunk::reclaim(Some(&bucket(5)), leases(2)).remove(0);
         let failed = reasons(&["None", "None", "ConditionalCheckFailed"]);
-        let ChunkStep::Continue { chunks, .. } = chunk.clone().after(&failed, Some(Ok(bucket(7)))) else { panic!() };
+        let ChunkStep::Continue { chunks, .. } = chunk.clone().after(&failed, Some(Ok(bucket(7)))) else {
+            panic!()
+        };
         assert_eq!(chunks, Chunk::reclaim(Some(&bucket(7)), leases(2)));
         let ChunkStep::Continue { chunks, .. } = chunk.after(&failed, None) else { panic!() };
         assert_eq!(chunks[0].writes().len(), 2);

@@ -90,19 +90,23 @@ impl Drift {
         let counted = last.counted().checked_sub(first.counted());
         // Numbers whose difference overflows count nothing.
         let (Some(writes), Some(counted)) = (writes, counted) else { return Self::Unknown };
-        let is_unreadable = |bucket: &Bucket| bucket.inline().is_some_and(|leases| !leases.unreadable().is_empty());
+        let is_unreadable =
+            |bucket: &Bucket| bucket.inline().is_some_and(|leases| !leases.unreadable().is_empty());
         // A lease of more than the capacity would make all other slots seem minted, and shut the bucket.
         let overstates = |bucket: &Bucket| bucket.inline().is_some_and(|leases| leases.overstates(capacity));
-        let unreadable =
-            census.unreadable || [first, last].into_iter().any(|bucket| is_unreadable(bucket) || overstates(bucket));
-        let same = first.limit().is_concurrent() && last.limit().is_concurrent() && last.limit().capacity() == capacity;
+        let unreadable = census.unreadable
+            || [first, last].into_iter().any(|bucket| is_unreadable(bucket) || overstates(bucket));
+        let same = first.limit().is_concurrent()
+            && last.limit().is_concurrent()
+            && last.limit().capacity() == capacity;
         if unreadable || !same || writes < 0 {
             return Self::Unknown;
         }
         let moved = |count: fn(&Bucket) -> Option<Amount>| {
             count(last).unwrap_or_default().minus(count(first).unwrap_or_default())
         };
-        let (admitted, capped) = (moved(Bucket::admitted).minus(moved(Bucket::admitted_inline)), moved(Bucket::capped));
+        let (admitted, capped) =
+            (moved(Bucket::admitted).minus(moved(Bucket::admitted_inline)), moved(Bucket::capped));
         let (free, change) = (free_or_inline(first), free_or_inline(last).minus(free_or_inline(first)));
         let taken = capacity.minus(free);
         if writes == 0 {
@@ -226,7 +230,9 @@ impl Correction {
             (None, Some(found)) => Self::Note(Self::note(first, found, now)),
             // Not confirmed, even if nothing can be said: a correction takes two consecutive sweeps.
             (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
-            (Some(note), Some(found)) if confirms(note, found, now) => Self::correct(first, last, note, found),
+            (Some(note), Some(found)) if confirms(note, found, now) => {
+                Self::correct(first, last, note, found)
+            }
             (Some(note), Some(found)) => {
                 let values = alloc::vec![(":drift", Operand::number(found)), (":now", Operand::number(now))];
                 Self::Note(on(first, note, &NOTE_AGAIN, values))

@@ -44,11 +44,11 @@ pub const LIMIT_TYPE: &str = "limit_type";
 /// Bucket: number of writes, for clients that lock optimistically.
 pub const VERSION: &str = "version";
 /// Bucket, optional: the least [`PROTOCOL_VERSION`] of a client or a sweep that may use the bucket; 1 without
-/// it. Operators raise it (`sluice buckets apply --protocol`). It stands in the bucket's row, which everyone reads
-/// who uses the bucket: nobody needs a request to learn of it.
+/// it. Operators raise it (`sluice buckets apply --protocol`). It stands in the bucket's row, which everyone
+/// reads who uses the bucket: nobody needs a request to learn of it.
 pub const PROTOCOL: &str = "protocol";
-/// The protocol that this version speaks: what rows mean. It rises with a change that an older client or sweep would
-/// damage; `docs/operations.md` has the versions, and the exception of shares of slots.
+/// The protocol that this version speaks: what rows mean. It rises with a change that an older client or
+/// sweep would damage; `docs/operations.md` has the versions, and the exception of shares of slots.
 pub const PROTOCOL_VERSION: i64 = 1;
 /// Bucket, optional: nothing is granted before this instant.
 pub const BLOCKED_UNTIL: &str = "blocked_until";
@@ -56,9 +56,11 @@ pub const BLOCKED_UNTIL: &str = "blocked_until";
 pub const ADMITTED: &str = "admitted";
 /// Concurrency bucket, optional: the part of [`ADMITTED`] whose lease is inline.
 pub const ADMITTED_INLINE: &str = "admitted_inline";
-/// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`], [`INLINE_ENDS`] and [`INLINE_BORROWED_BY`].
+/// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`], [`INLINE_ENDS`] and
+/// [`INLINE_BORROWED_BY`].
 pub const LEASES: &str = "leases";
-/// Concurrency bucket, optional: about how many of the numbers that waiting callers drew ([`DRAWN`]) have been served.
+/// Concurrency bucket, optional: about how many of the numbers that waiting callers drew ([`DRAWN`]) have
+/// been served.
 pub const SERVED: &str = "served";
 /// Concurrency bucket, optional: until then, callers that wait for slots draw a number before they take any.
 pub const WAITED_UNTIL: &str = "waited_until";
@@ -93,8 +95,8 @@ pub const ADOPTS_LIMIT: &str = "adopts_limit";
 /// Bucket, optional: the least limit that the bucket adopts: requests or tokens a minute; calls at once, for
 /// concurrency. A tenth of the bucket's limit without it.
 pub const ADOPT_AT_LEAST: &str = "adopt_at_least";
-/// Bucket, optional: the shares, a map from each name to its line. The names in a line are one letter, because
-/// DynamoDB charges by the size of the row. A share of a concurrency bucket has a row of its own
+/// Bucket, optional: the shares, a map from each name to its line. The names in a line are one letter,
+/// because DynamoDB charges by the size of the row. A share of a concurrency bucket has a row of its own
 /// ([`of_share`](crate::Dimension::of_share)), and its entry here has [`LINE_CAPACITY`], [`LINE_FLOOR`],
 /// [`LINE_BACKGROUND`] and [`LINE_CLOSED`].
 pub const SHARES: &str = "shares";
@@ -249,7 +251,8 @@ pub const CREATED_AT: &str = "created_at";
 pub const TTL: &str = "ttl";
 /// Lease: the holder.
 pub const CALLER: &str = "caller";
-/// Lease, optional: the share whose caller borrowed the slots, or `common`. Only in a lease on the row of another share.
+/// Lease, optional: the share whose caller borrowed the slots, or `common`. Only in a lease on the row of
+/// another share.
 pub const BORROWED_BY: &str = "borrowed_by";
 /// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after its end. The table's TTL is on this,
 /// never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a sweep saw it.
@@ -261,10 +264,11 @@ pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
 /// [`LAST_REFILL_AT`], [`RETURNED`], [`LOTS`], [`CAPACITY`] and [`REFILL_RATE`] of its bucket, as the booking
 /// left them for later callers.
 pub const BOOKED: &str = "booked";
-/// Ticket, optional: the share that its caller named. In [`BOOKED`], optional: the share whose line is booked.
+/// Ticket, optional: the share that its caller named. In [`BOOKED`], optional: the share whose line is
+/// booked.
 pub const SHARE: &str = "share";
-/// Ticket, optional: what the redeemer takes in addition, because it was not booked. A map from each dimension
-/// to its [`COST`].
+/// Ticket, optional: what the redeemer takes in addition, because it was not booked. A map from each
+/// dimension to its [`COST`].
 pub const REST: &str = "rest";
 /// Ticket: the redeemer, as a unique text. A ticket without this attribute has not been redeemed.
 pub const REDEEMED_BY: &str = "redeemed_by";

@@ -15,7 +15,9 @@ pub struct ShareName(Arc<str>);
 
 /// Why a text is not the name of a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed share {name:?}: {reason}; use letters, digits, \"-\", \"_\", \".\" and \"/\", as in checkout/batch")]
+#[error(
+    "malformed share {name:?}: {reason}; use letters, digits, \"-\", \"_\", \".\" and \"/\", as in checkout/batch"
+)]
 pub struct ShareNameError {
     /// The text as it was given.
     pub name: String,
@@ -33,8 +35,8 @@ impl ShareName {
     /// Parses a name.
     ///
     /// # Errors
-    /// [`ShareNameError`] for an empty name, one above 64 bytes, other characters than the above, and `common`,
-    /// which is the part that no share has.
+    /// [`ShareNameError`] for an empty name, one above 64 bytes, other characters than the above, and
+    /// `common`, which is the part that no share has.
     pub fn new(name: &str) -> Result<Self, ShareNameError> {
         match Self::fault(name) {
             None => Ok(Self(Arc::from(name))),
@@ -66,7 +68,8 @@ impl ShareName {
     }
 }
 
-/// How a caller takes slots of a line that is not its own: of another share, or of the part that no share has.
+/// How a caller takes slots of a line that is not its own: of another share, or of the part that no share
+/// has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Borrowing {
     /// The caller's share; `None` if it has none. Its lease names it.

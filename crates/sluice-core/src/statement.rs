@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::schema::{
-    INLINE_ENDS, KEY, LAST_REFILL_AT, LENT, LINE_ANCHOR, LINE_LENT, LINE_LOTS, LINE_REPAIRED_AT, LINE_RETURNED,
-    LINE_TOKENS, LOTS, REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
+    INLINE_ENDS, KEY, LAST_REFILL_AT, LENT, LINE_ANCHOR, LINE_LENT, LINE_LOTS, LINE_REPAIRED_AT,
+    LINE_RETURNED, LINE_TOKENS, LOTS, REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
 };
 use crate::share::ShareName;
 
@@ -32,7 +32,8 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeNames {
     pub(crate) attributes: Cow<'static, [&'static str]>,
-    /// Entries of maps, and attributes in them, by their placeholders: the ids of inline leases, a caller, a share.
+    /// Entries of maps, and attributes in them, by their placeholders: the ids of inline leases, a caller, a
+    /// share.
     pub(crate) entries: Vec<(&'static str, String)>,
 }
 
@@ -46,7 +47,8 @@ impl AttributeNames {
     /// Each placeholder with its name.
     pub fn iter(&self) -> impl Iterator<Item = (String, &str)> {
         let attributes = self.attributes.iter().map(|name| (placeholder(name), *name));
-        attributes.chain(self.entries.iter().map(|(placeholder, name)| ((*placeholder).to_string(), name.as_str())))
+        attributes
+            .chain(self.entries.iter().map(|(placeholder, name)| ((*placeholder).to_string(), name.as_str())))
     }
 
     /// The name behind a placeholder.
@@ -68,8 +70,16 @@ fn placeholder(attribute: &str) -> String {
 
 impl Statement {
     /// A change: its update and its condition.
-    pub(crate) const fn fixed(update: &'static str, condition: &'static str, names: &'static [&'static str]) -> Self {
-        Self { update: Cow::Borrowed(update), condition: Cow::Borrowed(condition), names: AttributeNames::of(names) }
+    pub(crate) const fn fixed(
+        update: &'static str,
+        condition: &'static str,
+        names: &'static [&'static str],
+    ) -> Self {
+        Self {
+            update: Cow::Borrowed(update),
+            condition: Cow::Borrowed(condition),
+            names: AttributeNames::of(names),
+        }
     }
 
     /// The same change of the line of `share`, in place of the row's own line.

@@ -62,7 +62,10 @@ impl SweepLog {
     #[must_use]
     pub fn read(row: &impl Row) -> Self {
         let Ok(text) = schema::text(row, SWEEPS) else { return Self::default() };
-        Self { records: text.lines().filter_map(|line| line.parse().ok()).collect(), as_read: text.to_string() }
+        Self {
+            records: text.lines().filter_map(|line| line.parse().ok()).collect(),
+            as_read: text.to_string(),
+        }
     }
 
     /// All sweeps, the last written first.
@@ -73,7 +76,8 @@ impl SweepLog {
     /// The sweeps until `now`, the latest first, without lines further ahead than two clocks can be apart.
     pub fn until(&self, now: Timestamp) -> impl Iterator<Item = &SweepRecord> {
         let ahead = now.after(CLOCK_ERROR * 2);
-        let mut records: Vec<&SweepRecord> = self.records.iter().filter(|record| record.at <= ahead).collect();
+        let mut records: Vec<&SweepRecord> =
+            self.records.iter().filter(|record| record.at <= ahead).collect();
         records.sort_by_key(|record| Reverse(record.at));
         records.into_iter()
     }
@@ -118,10 +122,14 @@ impl FromStr for SweepRecord {
     /// A value that is missing is zero, an unknown name is ignored. A line without a time is an error.
     fn from_str(line: &str) -> Result<Self, Self::Err> {
         let value = |name: &str| {
-            line.split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).ok_or(SweepRecordError)
+            line.split(' ')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+                .ok_or(SweepRecordError)
         };
-        let number = |name: &str| value(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
-        let slots = |name: &str| value(name).ok().and_then(|text| text.parse::<Amount>().ok()).unwrap_or_default();
+        let number =
+            |name: &str| value(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+        let slots =
+            |name: &str| value(name).ok().and_then(|text| text.parse::<Amount>().ok()).unwrap_or_default();
         Ok(Self {
             at: value("at")?.parse().map_err(|_| SweepRecordError)?,
             duration: Duration::from_millis(number("ms")),

@@ -3,8 +3,8 @@
 //! `3.{id}.{start}.{span}.{dimension}...`, as in `3.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`. The
 //! parts are:
 //!
-//! - the version: 4 if the row lists a rest that the redeemer takes in addition, otherwise 3. Versions 2 and 1
-//!   are those of tickets whose key does not begin with a vendor. A client that does not know a version
+//! - the version: 4 if the row lists a rest that the redeemer takes in addition, otherwise 3. Versions 2 and
+//!   1 are those of tickets whose key does not begin with a vendor. A client that does not know a version
 //!   rejects the text, so that it does not call without the rest, nor look for the row under another key,
 //! - the id of the row,
 //! - the start in microseconds since the epoch, in base 36,
@@ -128,7 +128,8 @@ impl Ticket {
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = self.use_by.micros_since(self.start);
-        let is_this = |(_, vendor, rest): &&(_, bool, bool)| (*vendor, *rest) == (self.names_vendor, self.has_rest);
+        let is_this =
+            |(_, vendor, rest): &&(_, bool, bool)| (*vendor, *rest) == (self.names_vendor, self.has_rest);
         let version = VERSIONS.iter().find(is_this).map_or("", |(version, ..)| version);
         write!(f, "{version}.{}.{}.{}", self.id.0, Base36(self.start.micros()), Base36(span))?;
         for dimension in &self.dimensions {
@@ -166,16 +167,18 @@ impl<'de> serde::Deserialize<'de> for Ticket {
 fn parse(text: &str) -> Result<Ticket, &'static str> {
     let mut parts = text.split('.');
     let version = parts.next();
-    let Some((_, names_vendor, has_rest)) = VERSIONS.into_iter().find(|(known, ..)| version == Some(*known)) else {
+    let Some((_, names_vendor, has_rest)) = VERSIONS.into_iter().find(|(known, ..)| version == Some(*known))
+    else {
         return Err("it does not begin with a known version, as in \"3.\"");
     };
-    let mut next = || parts.next().ok_or("it ends early: it must have an id, a start, a span and a dimension");
+    let mut next =
+        || parts.next().ok_or("it ends early: it must have an id, a start, a span and a dimension");
     let id = next()?.to_string();
     let id = TicketId::new(id).ok_or("its id is not 1 to 64 letters, digits, - and _")?;
-    let start =
-        parse_base36(next()?).ok_or("its start is not a base 36 number within range and without leading zeros")?;
-    let span =
-        parse_base36(next()?).ok_or("its span is not a base 36 number within range and without leading zeros")?;
+    let start = parse_base36(next()?)
+        .ok_or("its start is not a base 36 number within range and without leading zeros")?;
+    let span = parse_base36(next()?)
+        .ok_or("its span is not a base 36 number within range and without leading zeros")?;
     let use_by = start.checked_add(span).ok_or("its span ends beyond the range of instants")?;
     let mut dimensions = alloc::vec![read_name(next()?)?];
     for part in parts {
@@ -281,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_ticket_is_short_and_safe_in_a_url() {
-        let text = ticket("AZqz81Rb", 1_709_550_002_123_456, 59_880_000, &["openai#gpt-4o#tpm", "é#x.y"]).to_string();
+        let text = ticket("AZqz81Rb", 1_709_550_002_123_456, 59_880_000, &["openai#gpt-4o#tpm", "é#x.y"])
+            .to_string();
         assert_eq!(text, "3.AZqz81Rb.gtzgffzoow.znfpc.openai~23gpt-4o~23tpm.~C3~A9~23x~2Ey");
         assert_eq!(text.parse::<Ticket>().unwrap().key(), "ticket#openai#AZqz81Rb");
         assert!(text.replacen("3.", "4.", 1).parse::<Ticket>().unwrap().has_rest);
@@ -332,7 +336,9 @@ mod tests {
             assert!(error.reason.contains(says) && error.to_string().contains(text), "{text:?}: {error}");
         }
         let many: Vec<String> = (0..51).map(|n| alloc::format!("a~23m{n}")).collect();
-        assert!(alloc::format!("1.a.1.1.{}", many.join(".")).parse::<Ticket>().unwrap_err().reason.contains("50"));
+        assert!(
+            alloc::format!("1.a.1.1.{}", many.join(".")).parse::<Ticket>().unwrap_err().reason.contains("50")
+        );
     }
 
     proptest! {

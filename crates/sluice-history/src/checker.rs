@@ -187,7 +187,8 @@ impl Checker {
             self.fault(FaultKind::GrantedTwice { id: granted.id, dimension: granted.dimension });
             return;
         }
-        let id: Arc<str> = before.map_or_else(|| granted.id.into(), |place| Arc::clone(&self.entry(place).id));
+        let id: Arc<str> =
+            before.map_or_else(|| granted.id.into(), |place| Arc::clone(&self.entry(place).id));
         match before {
             None => self.grants += 1,
             Some(place) => self.entry(place).several = true,
@@ -269,7 +270,11 @@ impl Checker {
     }
 
     fn refused(&mut self, refused: &Refused) {
-        self.in_order(&refused.process, ("asked_at_micros", refused.asked_at_micros), ("at_micros", refused.at_micros));
+        self.in_order(
+            &refused.process,
+            ("asked_at_micros", refused.asked_at_micros),
+            ("at_micros", refused.at_micros),
+        );
         if !refused.booked {
             return;
         }
@@ -332,7 +337,13 @@ impl Checker {
         (end, end_micros): (&'static str, i64),
     ) {
         if end_micros < begin_micros {
-            self.fault(FaultKind::EndsBeforeItBegins { id: id.to_owned(), end, end_micros, begin, begin_micros });
+            self.fault(FaultKind::EndsBeforeItBegins {
+                id: id.to_owned(),
+                end,
+                end_micros,
+                begin,
+                begin_micros,
+            });
         }
     }
 

@@ -7,7 +7,12 @@ use crate::verdict::{BucketFigures, Violation};
 use crate::{busiest, guarantee, lines, live, order};
 
 /// Returns the figures of the bucket, and which promises were broken.
-pub(crate) fn bucket(name: &str, kind: Kind, log: &mut BucketLog, errors: Errors) -> (BucketFigures, Vec<Violation>) {
+pub(crate) fn bucket(
+    name: &str,
+    kind: Kind,
+    log: &mut BucketLog,
+    errors: Errors,
+) -> (BucketFigures, Vec<Violation>) {
     let timeline = Timeline::new(&log.limits, &log.grants, errors);
     let used = log.grants.iter().filter(|grant| !grant.unused);
     let mut figures = BucketFigures {

@@ -67,7 +67,9 @@ impl<'a> Edges<'a> {
     /// Adds `cost` to the worth of all beginnings up to `position`.
     pub(crate) fn credit(&mut self, position: usize, cost: i128) {
         let mut left = cost;
-        while let Some((next, step)) = self.steps.range(position + 1..).next().map(|(next, step)| (*next, *step)) {
+        while let Some((next, step)) =
+            self.steps.range(position + 1..).next().map(|(next, step)| (*next, *step))
+        {
             if step > left {
                 self.set(next, step - left);
                 return;

@@ -40,8 +40,8 @@ pub struct Header {
     /// The error of all other times: zero if one clock wrote them all, as on one machine or in a simulation.
     #[serde(default)]
     pub stamp_error_micros: i64,
-    /// The longest time from the moment at which a caller asks until its tokens are taken or booked. While a share's
-    /// first caller is on its way, what flows into a full line of the share is lost.
+    /// The longest time from the moment at which a caller asks until its tokens are taken or booked. While a
+    /// share's first caller is on its way, what flows into a full line of the share is lost.
     #[serde(default)]
     pub request_micros: i64,
 }
@@ -55,7 +55,8 @@ impl Header {
     }
 }
 
-/// The end of a file, written when everything before it is. A file without it was cut off, or its writer died.
+/// The end of a file, written when everything before it is. A file without it was cut off, or its writer
+/// died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct End {
     /// The number of events before this one, with the header.
@@ -194,8 +195,8 @@ pub struct Granted {
     /// The share that the caller named. A share that the bucket does not have counts as none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<String>,
-    /// The line of the bucket that the tokens were taken from, if the recorder knows it: the name of a share, or
-    /// `common` for what no share has. It differs from `share` if the tokens were borrowed.
+    /// The line of the bucket that the tokens were taken from, if the recorder knows it: the name of a share,
+    /// or `common` for what no share has. It differs from `share` if the tokens were borrowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_from: Option<String>,
 }
@@ -308,8 +309,8 @@ pub struct Refused {
     pub error: Option<String>,
 }
 
-/// A time in which no share of a bucket is promised its guarantee: a cool-down, a penalty, an outage, or a debt of a call
-/// that used more than it took.
+/// A time in which no share of a bucket is promised its guarantee: a cool-down, a penalty, an outage, or a
+/// debt of a call that used more than it took.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Paused {
     /// The bucket.

@@ -25,7 +25,8 @@ impl Extent {
         match (&self.stage, event) {
             (Stage::Open, Event::End(End { events: counted })) => {
                 self.stage = Stage::Ended;
-                (*counted != self.events).then_some(FaultKind::WrongCount { counted: *counted, found: self.events })
+                (*counted != self.events)
+                    .then_some(FaultKind::WrongCount { counted: *counted, found: self.events })
             }
             (Stage::Open, _) => {
                 self.events += 1;

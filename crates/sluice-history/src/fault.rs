@@ -94,7 +94,9 @@ pub enum FaultKind {
     #[error("the file has no end record after this line: it was cut off, or its writer died")]
     NoEnd,
     /// An end record that counts other events than are there.
-    #[error("the end record counts {counted} events before it, and there are {found}: lines were lost or added")]
+    #[error(
+        "the end record counts {counted} events before it, and there are {found}: lines were lost or added"
+    )]
     WrongCount {
         /// The events that the end record counts.
         counted: u64,

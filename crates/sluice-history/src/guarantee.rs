@@ -1,12 +1,13 @@
 //! Guarantees: a share whose callers always wait gets what it was promised, whatever the others do.
 //!
-//! A share with the refill rate r and a call of cost k that always waits gets at least `r * dt - k - r * (2e + q)` in
-//! any time dt: e is the error of clocks, q the time that a request may take. A caller waits from its asking until its
-//! start. Callers that left without a grant may have wasted a booked start of their share: each is worth a call.
+//! A share with the refill rate r and a call of cost k that always waits gets at least
+//! `r * dt - k - r * (2e + q)` in any time dt: e is the error of clocks, q the time that a request may take.
+//! A caller waits from its asking until its start. Callers that left without a grant may have wasted a booked
+//! start of their share: each is worth a call.
 //!
-//! Let G(t) be what callers of the share were granted until t. In a stretch in which somebody waits all the time, the
-//! missing part of a window from a to b is `r * (b - a) - (G(b) - G(a))`, without the grants at a and b themselves. One
-//! pass over the grants finds the largest.
+//! Let G(t) be what callers of the share were granted until t. In a stretch in which somebody waits all the
+//! time, the missing part of a window from a to b is `r * (b - a) - (G(b) - G(a))`, without the grants at a
+//! and b themselves. One pass over the grants finds the largest.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::log::{BucketLog, Errors, LineLimit, SplitEntry};
 use crate::timeline::UNITS;
 use crate::verdict::{Guarantee, ShareFigures, Violation};
 
-/// So many of the largest calls are guaranteed in a window whose ratio is told: in shorter ones a single call is much.
+/// So many of the largest calls are guaranteed in a window whose ratio is told: in shorter ones a single call
+/// is much.
 const CALLS_IN_A_RATIO: i128 = 20;
 
 /// What callers of one share did while it had one guarantee.
@@ -35,7 +37,8 @@ pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> (Vec<Sh
     for name in log.line_names() {
         let mut of_share = totals(log, &name);
         for era in eras(log, &name, errors) {
-            let allowance = era.largest + era.rate * i128::from(2 * errors.clock + errors.request + 2) / UNITS + 2;
+            let allowance =
+                era.largest + era.rate * i128::from(2 * errors.clock + errors.request + 2) / UNITS + 2;
             for wait in &era.waits {
                 let (missing, window) = era.worst(*wait, allowance);
                 if missing > allowance * UNITS {
@@ -62,8 +65,10 @@ fn line_of<'a>(split: &'a SplitEntry, share: Option<&'a Arc<str>>) -> &'a str {
 
 fn totals(log: &BucketLog, name: &Arc<str>) -> ShareFigures {
     let at = |time: i64| log.splits.iter().rev().find(|split| split.from <= time).or(log.splits.first());
-    let is_of = |share: Option<&Arc<str>>, time| at(time).is_some_and(|split| line_of(split, share) == &**name);
-    let mine = || log.grants.iter().filter(|grant| !grant.unused && is_of(grant.share.as_ref(), grant.granted_at));
+    let is_of =
+        |share: Option<&Arc<str>>, time| at(time).is_some_and(|split| line_of(split, share) == &**name);
+    let mine =
+        || log.grants.iter().filter(|grant| !grant.unused && is_of(grant.share.as_ref(), grant.granted_at));
     let borrowed = mine().filter(|grant| grant.paid_from.as_ref().is_some_and(|line| line != name));
     ShareFigures {
         share: name.to_string(),
@@ -101,22 +106,24 @@ impl Era {
         for grant in log.grants.iter().filter(|grant| is_mine(grant.share.as_ref())) {
             self.grants.push((grant.start_at, grant.cost.into()));
             self.largest = self.largest.max(grant.cost.into());
-            // A caller that does not wait is not always there. A start that was booked before the shares changed is where
-            // another line had it.
+            // A caller that does not wait is not always there. A start that was booked before the shares
+            // changed is where another line had it.
             if grant.booked && grant.granted_at >= self.from.saturating_add(errors.request) {
                 waits.push((grant.asked_at, grant.start_at));
             }
         }
         if self.largest == 0 {
             // Nothing was granted: a call costs what others pay.
-            self.largest = log.grants.iter().map(|grant| i128::from(grant.cost)).max().unwrap_or(UNITS / 1_000_000);
+            self.largest =
+                log.grants.iter().map(|grant| i128::from(grant.cost)).max().unwrap_or(UNITS / 1_000_000);
         }
         for waited in log.waited.iter().filter(|waited| is_mine(waited.share.as_ref())) {
             waits.push((waited.from, waited.to));
             self.grants.push((waited.to, self.largest));
         }
         self.grants.sort_unstable();
-        let pauses = log.pauses.iter().map(|(from, to)| (from.saturating_sub(slack), to.saturating_add(slack)));
+        let pauses =
+            log.pauses.iter().map(|(from, to)| (from.saturating_sub(slack), to.saturating_add(slack)));
         self.waits = without(&joined(waits), &joined(pauses.collect()));
         let clipped = self.waits.iter().map(|(from, to)| (self.from.max(*from), self.to.min(*to)));
         self.waits = clipped.filter(|(from, to)| from < to).collect();
@@ -138,7 +145,8 @@ impl Era {
     /// The window of a wait in which most is missing, with how much that is in 10^-18 tokens.
     fn worst(&self, wait: (i64, i64), allowance: i128) -> (i128, Guarantee) {
         let (mut granted, mut first, mut before) = (0_i128, wait.0, 0_i128);
-        let height = |at: i64, granted: i128| self.rate * (i128::from(at) - i128::from(wait.0)) - granted * UNITS;
+        let height =
+            |at: i64, granted: i128| self.rate * (i128::from(at) - i128::from(wait.0)) - granted * UNITS;
         let mut low = 0_i128;
         let mut worst = (0_i128, self.guarantee((wait.0, wait.0), 0, allowance));
         for (at, cost) in self.inside(wait).iter().copied().chain([(wait.1, 0)]) {
@@ -154,8 +162,8 @@ impl Era {
         worst
     }
 
-    /// The window of a wait with the least ratio of granted to guaranteed, of those that are long enough. A window of
-    /// twice that length has a half whose ratio is no larger, so longer ones need no look.
+    /// The window of a wait with the least ratio of granted to guaranteed, of those that are long enough. A
+    /// window of twice that length has a half whose ratio is no larger, so longer ones need no look.
     fn least_ratio(&self, wait: (i64, i64), allowance: i128) -> Option<Guarantee> {
         let calls = CALLS_IN_A_RATIO * self.largest.max(1) * UNITS;
         let shortest = i64::try_from((calls + self.rate - 1) / self.rate).ok()?;
@@ -163,7 +171,8 @@ impl Era {
             return None;
         }
         let grants: Vec<(i64, i128)> = self.inside(wait).iter().copied().chain([(wait.1, 0)]).collect();
-        let begins = std::iter::once((wait.0, 0)).chain(grants.iter().enumerate().map(|(n, (at, _))| (*at, n + 1)));
+        let begins =
+            std::iter::once((wait.0, 0)).chain(grants.iter().enumerate().map(|(n, (at, _))| (*at, n + 1)));
         let mut least: Option<Guarantee> = None;
         for (from, first) in begins {
             let mut granted = 0;

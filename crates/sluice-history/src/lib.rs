@@ -39,8 +39,8 @@ mod write;
 
 pub use checker::Checker;
 pub use event::{
-    End, Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled,
-    Share,
+    End, Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned,
+    Settled, Share,
 };
 pub use fault::{FaultKind, HistoryFault};
 pub use merge::merge;

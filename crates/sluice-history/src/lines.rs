@@ -1,7 +1,7 @@
 //! Buckets with shares, line by line: each line grants what a bucket of its part would, and in that order.
 //!
-//! A line is judged if the history says of each grant of the bucket which line paid it (`paid_from`). Otherwise only
-//! the whole bucket is.
+//! A line is judged if the history says of each grant of the bucket which line paid it (`paid_from`).
+//! Otherwise only the whole bucket is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub(crate) fn split(limit: &Limit) -> Result<SplitEntry, (&'static str, i64)> {
         if line.capacity <= 0 || lines.insert(Arc::from(share.name.as_str()), line).is_some() {
             return Err(("shares.capacity_micros", line.capacity));
         }
-        (rest.capacity, rest.rate) = (rest.capacity.saturating_sub(line.capacity), rest.rate.saturating_sub(line.rate));
+        (rest.capacity, rest.rate) =
+            (rest.capacity.saturating_sub(line.capacity), rest.rate.saturating_sub(line.rate));
     }
     let is_too_much = !limit.shares.is_empty() && (rest.capacity < 0 || rest.rate < 0);
     if lines.insert(Arc::from(COMMON), rest).is_some() || is_too_much {
@@ -33,8 +34,9 @@ pub(crate) fn split(limit: &Limit) -> Result<SplitEntry, (&'static str, i64)> {
     Ok(SplitEntry { from: limit.from_micros, by: limit.by_micros.unwrap_or(limit.from_micros), lines })
 }
 
-/// Judges each time between two changes of the shares, or of the limit, by itself: a change moves tokens, and starts that are booked, from
-/// one line to another. What was asked for before a change and answered after it is judged with the whole bucket alone.
+/// Judges each time between two changes of the shares, or of the limit, by itself: a change moves tokens, and
+/// starts that are booked, from one line to another. What was asked for before a change and answered after it
+/// is judged with the whole bucket alone.
 pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
     if log.grants.iter().any(|grant| grant.paid_from.is_none()) {
         return Vec::new();
@@ -54,8 +56,11 @@ pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Vio
             let line = log.line(&name);
             let timeline = Timeline::new(&line.limits, &line.grants, errors);
             let (_, exceeded) = busiest::check(&line.grants, &timeline, errors);
-            let exceeds =
-                |window| Violation::LineExceeded { dimension: dimension.to_owned(), share: name.to_string(), window };
+            let exceeds = |window| Violation::LineExceeded {
+                dimension: dimension.to_owned(),
+                share: name.to_string(),
+                window,
+            };
             violations.extend(exceeded.into_iter().map(exceeds));
             violations.extend(order::check(&format!("{dimension}, line of {name}"), &line, errors));
         }
@@ -90,9 +95,13 @@ pub(crate) fn check_slots(dimension: &str, log: &BucketLog, errors: Errors) -> V
     }
     let of_line = |name: Arc<str>| {
         let line = log.line(&name);
-        let (_, exceeded) = live::check(&line.grants, &Timeline::new(&line.limits, &line.grants, errors), errors);
-        let exceeds =
-            move |window| Violation::LineHeld { dimension: dimension.to_owned(), share: name.to_string(), window };
+        let (_, exceeded) =
+            live::check(&line.grants, &Timeline::new(&line.limits, &line.grants, errors), errors);
+        let exceeds = move |window| Violation::LineHeld {
+            dimension: dimension.to_owned(),
+            share: name.to_string(),
+            window,
+        };
         exceeded.into_iter().map(exceeds)
     };
     log.line_names().into_iter().flat_map(of_line).collect()
@@ -105,19 +114,26 @@ impl BucketLog {
 
     /// The lines that the bucket had at some time.
     pub(crate) fn line_names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.splits.iter().flat_map(|split| split.lines.keys().cloned()).collect();
+        let mut names: Vec<Arc<str>> =
+            self.splits.iter().flat_map(|split| split.lines.keys().cloned()).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    /// One line as a bucket of its own. While there is no such share, the line allows nothing. Starts that callers left,
-    /// and tokens that went back, may be of any line.
+    /// One line as a bucket of its own. While there is no such share, the line allows nothing. Starts that
+    /// callers left, and tokens that went back, may be of any line.
     fn line(&self, name: &Arc<str>) -> Self {
         let of_split = |split: &SplitEntry| {
             let LineLimit { capacity, rate } =
                 split.lines.get(name).copied().unwrap_or(LineLimit { capacity: 0, rate: 0 });
-            LimitEntry { kind: self.kind().unwrap_or(Kind::Requests), capacity, rate, from: split.from, by: split.by }
+            LimitEntry {
+                kind: self.kind().unwrap_or(Kind::Requests),
+                capacity,
+                rate,
+                from: split.from,
+                by: split.by,
+            }
         };
         let of_line = |grant: &&Entry| grant.paid_from.as_ref() == Some(name);
         Self {

@@ -46,9 +46,14 @@ pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (O
 
 /// The time until which the grant certainly lives.
 fn end(grant: &Entry, errors: Errors) -> i64 {
-    let released = if grant.released_at == NEVER { NEVER } else { grant.released_at.saturating_sub(errors.stamp) };
+    let released =
+        if grant.released_at == NEVER { NEVER } else { grant.released_at.saturating_sub(errors.stamp) };
     // The process that considers the lease ended reads a clock too.
-    let ended = if grant.ends_at == NEVER { NEVER } else { grant.ends_at.saturating_sub(errors.clock + errors.both()) };
+    let ended = if grant.ends_at == NEVER {
+        NEVER
+    } else {
+        grant.ends_at.saturating_sub(errors.clock + errors.both())
+    };
     released.min(ended)
 }
 

@@ -41,5 +41,8 @@ fn next(lines: &mut io::Lines<impl BufRead>) -> io::Result<Option<Event>> {
             event => return Ok(Some(event)),
         }
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a part of the history has no end record: its process died"))
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "a part of the history has no end record: its process died",
+    ))
 }

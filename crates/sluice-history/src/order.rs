@@ -162,8 +162,9 @@ struct Epochs {
 impl Epochs {
     fn new(log: &BucketLog, errors: Errors) -> Self {
         let slack = errors.both();
-        let under_way =
-            |limit: &crate::log::LimitEntry| (limit.from.saturating_sub(slack), limit.by.saturating_add(slack));
+        let under_way = |limit: &crate::log::LimitEntry| {
+            (limit.from.saturating_sub(slack), limit.by.saturating_add(slack))
+        };
         Self { changes: changes(&log.limits).iter().skip(1).map(under_way).collect() }
     }
 

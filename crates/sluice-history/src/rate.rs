@@ -2,7 +2,9 @@
 
 /// Why a text is not a refill rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a refill rate: it must be a decimal number with at most 12 decimals, as in 1.666666666666")]
+#[error(
+    "{0:?} is not a refill rate: it must be a decimal number with at most 12 decimals, as in 1.666666666666"
+)]
 pub struct RateError(String);
 
 const DECIMALS: usize = 12;

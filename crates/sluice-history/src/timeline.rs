@@ -97,7 +97,8 @@ fn reigns(limits: &[LimitEntry], grants: &[Entry], errors: Errors) -> Vec<(i64, 
 }
 
 fn stretches(limits: &[LimitEntry], reigns: &[(i64, i64)]) -> Vec<Stretch> {
-    let mut edges: Vec<i64> = reigns.iter().flat_map(|(from, until)| [*from, until.saturating_add(1)]).collect();
+    let mut edges: Vec<i64> =
+        reigns.iter().flat_map(|(from, until)| [*from, until.saturating_add(1)]).collect();
     edges.retain(|edge| *edge != i64::MIN && *edge != i64::MAX);
     // The first stretch has no beginning; any moment before the second will do.
     edges.push(edges.iter().copied().min().unwrap_or(0).saturating_sub(1));
@@ -109,11 +110,21 @@ fn stretches(limits: &[LimitEntry], reigns: &[(i64, i64)]) -> Vec<Stretch> {
         if let Some(last) = stretches.last() {
             flowed += last.rate * (i128::from(edge) - i128::from(last.from));
         }
-        let reigning =
-            || limits.iter().zip(reigns).filter(|(_, (from, until))| *from <= edge && edge <= *until).map(|(l, _)| l);
+        let reigning = || {
+            limits
+                .iter()
+                .zip(reigns)
+                .filter(|(_, (from, until))| *from <= edge && edge <= *until)
+                .map(|(l, _)| l)
+        };
         let rate = reigning().map(|limit| limit.rate).max().unwrap_or(0);
         let capacity = reigning().map(|limit| limit.capacity).max().unwrap_or(0);
-        stretches.push(Stretch { from: edge, rate: rate.into(), capacity: i128::from(capacity) * UNITS, flowed });
+        stretches.push(Stretch {
+            from: edge,
+            rate: rate.into(),
+            capacity: i128::from(capacity) * UNITS,
+            flowed,
+        });
     }
     stretches
 }

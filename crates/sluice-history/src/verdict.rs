@@ -66,8 +66,8 @@ pub struct ShareFigures {
     /// The part of it that was taken from other lines, as far as the history tells.
     #[serde(rename = "borrowed_micros")]
     pub borrowed: i128,
-    /// Of the windows in which a caller of the share always waited, and in which at least twenty of its largest calls
-    /// were guaranteed: the one in which least of the guarantee was granted.
+    /// Of the windows in which a caller of the share always waited, and in which at least twenty of its
+    /// largest calls were guaranteed: the one in which least of the guarantee was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Guarantee>,
 }
@@ -255,11 +255,13 @@ impl fmt::Display for Violation {
                 seconds(*first_granted_at_micros),
                 seconds(*first_start_at_micros),
             ),
-            Self::NotReleased { dimension, not_released, grants, first_id, first_granted_at_micros } => write!(
-                f,
-                "{dimension}: {not_released} of {grants} grants were never released; the first is {first_id}, granted at {}",
-                seconds(*first_granted_at_micros),
-            ),
+            Self::NotReleased { dimension, not_released, grants, first_id, first_granted_at_micros } => {
+                write!(
+                    f,
+                    "{dimension}: {not_released} of {grants} grants were never released; the first is {first_id}, granted at {}",
+                    seconds(*first_granted_at_micros),
+                )
+            }
             Self::History(fault) => write!(f, "the history makes no sense: {fault}"),
         }
     }

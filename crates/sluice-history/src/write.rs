@@ -6,8 +6,8 @@ use crate::event::{End, Event, Header};
 
 /// Writes events, one JSON object a line, buffered.
 ///
-/// A history is whole only after [`finish`](Self::finish). When dropped, the writer writes out what is buffered,
-/// without an end.
+/// A history is whole only after [`finish`](Self::finish). When dropped, the writer writes out what is
+/// buffered, without an end.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: BufWriter<W>,

@@ -72,8 +72,8 @@ impl Route {
     }
 }
 
-/// Whether a `POST` to `path` is no call of a model. Vendors limit files, batches and the counting of tokens apart, if at
-/// all (<https://platform.claude.com/docs/en/api/rate-limits>).
+/// Whether a `POST` to `path` is no call of a model. Vendors limit files, batches and the counting of tokens
+/// apart, if at all (<https://platform.claude.com/docs/en/api/rate-limits>).
 #[cfg(feature = "limiter")]
 pub(crate) fn is_no_call(path: &str) -> bool {
     const PARTS: &[&str] = &["files", "uploads", "batches", "count_tokens", "count-tokens"];
@@ -107,7 +107,9 @@ fn google(path: &str) -> Option<Route> {
     let api = match operation {
         "generateContent" => Api::GenerateContent,
         "streamGenerateContent" => Api::StreamGenerateContent,
-        "rawPredict" | "streamRawPredict" if before.ends_with("/publishers/anthropic/models") => Api::Messages,
+        "rawPredict" | "streamRawPredict" if before.ends_with("/publishers/anthropic/models") => {
+            Api::Messages
+        }
         _ => return None,
     };
     Some(Route { api, model: named(model) })

@@ -6,7 +6,8 @@ use sluice_vendors::{Counted, Profile, Quota, Reserved, TokenCount};
 use crate::asked::Asked;
 use crate::reply::Replied;
 
-/// The output tokens that are reserved for a call that states no `max_tokens`, while no call of its model is known.
+/// The output tokens that are reserved for a call that states no `max_tokens`, while no call of its model is
+/// known.
 pub const UNSTATED_OUTPUT: u64 = 1_000;
 
 /// A bucket that a call takes from.
@@ -55,18 +56,21 @@ impl<'a> Costs<'a> {
         Self { count: vendor.tokens_of(model) }
     }
 
-    /// What the call takes from a bucket of `quota` when it starts. `likely_output` is what calls of its kind most
-    /// likely use. `None` for requests and slots, of which every call takes what the bucket says.
+    /// What the call takes from a bucket of `quota` when it starts. `likely_output` is what calls of its kind
+    /// most likely use. `None` for requests and slots, of which every call takes what the bucket says.
     ///
-    /// - A vendor that counts when the call arrives, or reserves then, is followed: what it reserves is taken. If a token
-    ///   costs more at the end than it does then, and what the call will most likely cost is more, that is taken.
-    /// - Of a vendor that looks at the output as it is made, the likely output is taken, at most `max_tokens`.
+    /// - A vendor that counts when the call arrives, or reserves then, is followed: what it reserves is
+    ///   taken. If a token costs more at the end than it does then, and what the call will most likely cost
+    ///   is more, that is taken.
+    /// - Of a vendor that looks at the output as it is made, the likely output is taken, at most
+    ///   `max_tokens`.
     /// - A call that states no `max_tokens` takes the likely output, or [`UNSTATED_OUTPUT`].
     #[must_use]
     pub fn reserve(self, quota: Quota, asked: &Asked, likely_output: Option<u64>) -> Option<Amount> {
         let unstated = || likely_output.unwrap_or(UNSTATED_OUTPUT);
         let most = || asked.max_output.unwrap_or_else(unstated);
-        let likely = || asked.max_output.map_or_else(unstated, |most| likely_output.unwrap_or(most).min(most));
+        let likely =
+            || asked.max_output.map_or_else(unstated, |most| likely_output.unwrap_or(most).min(most));
         let output = || if self.is_reserved_whole() { most() } else { likely() };
         let tokens = match quota {
             Quota::Requests | Quota::Concurrency => return None,
@@ -78,7 +82,8 @@ impl<'a> Costs<'a> {
                     self.weigh(asked.input, 0, 0).max(self.weigh(0, 0, asked.max_output.unwrap_or(0)))
                 }
                 _ => {
-                    let at_the_end = likely_output.map_or(Amount::ZERO, |_| self.weigh(asked.input, 0, likely()));
+                    let at_the_end =
+                        likely_output.map_or(Amount::ZERO, |_| self.weigh(asked.input, 0, likely()));
                     self.weigh_on_arrival(asked.input, output()).max(at_the_end)
                 }
             },
@@ -87,11 +92,11 @@ impl<'a> Costs<'a> {
         Some(tokens.max(Amount::from_tokens(1)))
     }
 
-    /// What the call used of a bucket of `quota`, as far as `replied` says: `taken` is what it took. `None` if that is
-    /// not known, and for requests and slots.
+    /// What the call used of a bucket of `quota`, as far as `replied` says: `taken` is what it took. `None`
+    /// if that is not known, and for requests and slots.
     ///
-    /// Of a reply that was cut off in the middle, or by an error, the output is too low: then what was taken stays, unless
-    /// more was used already.
+    /// Of a reply that was cut off in the middle, or by an error, the output is too low: then what was taken
+    /// stays, unless more was used already.
     #[must_use]
     pub fn used(self, quota: Quota, replied: &Replied, taken: Amount) -> Option<Amount> {
         let used = replied.used?;
@@ -104,12 +109,16 @@ impl<'a> Costs<'a> {
                 Some(whole(self.weigh(0, 0, used.output?), replied, taken))
             }
             // Counted when the call arrives, by its input as the vendor reads it. Its output adds nothing.
-            _ if self.is_on_arrival() && self.count.is_some_and(|count| count.reserved == Reserved::Larger) => {
+            _ if self.is_on_arrival()
+                && self.count.is_some_and(|count| count.reserved == Reserved::Larger) =>
+            {
                 Some(input()?.max(taken))
             }
-            _ => {
-                Some(whole(self.weigh(used.input.unwrap_or(0), used.cached, used.output.unwrap_or(0)), replied, taken))
-            }
+            _ => Some(whole(
+                self.weigh(used.input.unwrap_or(0), used.cached, used.output.unwrap_or(0)),
+                replied,
+                taken,
+            )),
         }
     }
 
@@ -121,24 +130,29 @@ impl<'a> Costs<'a> {
 
     /// Whether the vendor reserves the most output that the call allows.
     fn is_reserved_whole(self) -> bool {
-        self.count.is_some_and(|count| count.counted == Counted::OnArrival || count.reserved != Reserved::Input)
+        self.count
+            .is_some_and(|count| count.counted == Counted::OnArrival || count.reserved != Reserved::Input)
     }
 
     fn weigh(self, input: u64, cached: u64, output: u64) -> Amount {
         let weights = self.count.map(|count| count.weights).unwrap_or_default();
-        weighed(input, weights.input).plus(weighed(cached, weights.cached_input)).plus(weighed(output, weights.output))
+        weighed(input, weights.input)
+            .plus(weighed(cached, weights.cached_input))
+            .plus(weighed(output, weights.output))
     }
 
     /// What of the input will come from a cache is not known then.
     fn weigh_on_arrival(self, input: u64, output: u64) -> Amount {
-        let weights = self.count.map(|count| count.reserved_weights.unwrap_or(count.weights)).unwrap_or_default();
+        let weights =
+            self.count.map(|count| count.reserved_weights.unwrap_or(count.weights)).unwrap_or_default();
         weighed(input, weights.input).plus(weighed(output, weights.output))
     }
 }
 
 /// `tokens` times `weight`, at most what an amount can hold.
 fn weighed(tokens: u64, weight: f64) -> Amount {
-    let weight = if weight == 1.0 { Amount::from_tokens(1) } else { weight.to_string().parse().unwrap_or_default() };
+    let weight =
+        if weight == 1.0 { Amount::from_tokens(1) } else { weight.to_string().parse().unwrap_or_default() };
     let micros = i64::try_from(u128::from(tokens) * u128::from(weight.micros().unsigned_abs()));
     Amount::from_micros(micros.unwrap_or(i64::MAX))
 }

@@ -49,7 +49,9 @@ impl Exchange {
     /// can go as it is.
     #[must_use]
     pub fn with_usage_asked(&self, body: &[u8]) -> Option<Vec<u8>> {
-        (self.api == Some(Api::ChatCompletions) && self.asked.stream).then(|| with_usage_asked(body)).flatten()
+        (self.api == Some(Api::ChatCompletions) && self.asked.stream)
+            .then(|| with_usage_asked(body))
+            .flatten()
     }
 
     /// Begins to read the reply, by its status and headers.

@@ -111,7 +111,9 @@ impl<F: Copy> JsonScan<F> {
     fn plain(&self, bytes: &[u8]) -> usize {
         let end = match self.token {
             Token::Text { escaped: false } | Token::Name { escaped: false } => memchr2(b'"', b'\\', bytes),
-            Token::None if self.deeper > 0 && self.captured.is_none() => bytes.iter().position(|byte| is_mark(*byte)),
+            Token::None if self.deeper > 0 && self.captured.is_none() => {
+                bytes.iter().position(|byte| is_mark(*byte))
+            }
             _ => return 0,
         };
         end.unwrap_or(bytes.len())

@@ -37,8 +37,8 @@ pub struct Replied {
     /// the latter, `sluice_vendors::classify_event` tells whether it is a refusal because of load. `None` if
     /// there is none, and if it is longer than [`MAX_ERROR_LEN`].
     pub error: Option<Vec<u8>>,
-    /// Whether an event came before the end, or before the error: the vendor had begun to answer. False for a reply
-    /// that is no stream.
+    /// Whether an event came before the end, or before the error: the vendor had begun to answer. False for a
+    /// reply that is no stream.
     pub began: bool,
     /// Whether the reply came to its own end: the JSON is whole, or the stream had its last event or an
     /// error. False if the connection was dropped in the middle, and if the body could not be read.
@@ -77,7 +77,11 @@ impl ReplyReader {
         if matches!(api, Some(Api::Invoke | Api::InvokeStream)) {
             facts.counts = Counts::of_headers(headers);
         }
-        Self { scan: JsonScan::new(fields::wanted(api)), facts, body: Body::of(api, streamed, status, headers) }
+        Self {
+            scan: JsonScan::new(fields::wanted(api)),
+            facts,
+            body: Body::of(api, streamed, status, headers),
+        }
     }
 
     /// Whether the body is compressed, so that nothing can be read of it.
@@ -121,7 +125,8 @@ impl ReplyReader {
 
 impl Body {
     fn of(api: Option<Api>, streamed: bool, status: StatusCode, headers: &HeaderMap) -> Self {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
+        let text =
+            |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
         if text(CONTENT_ENCODING).is_some_and(|encoding| !matches!(encoding.trim(), "" | "identity")) {
             return Self::Unreadable;
         }

@@ -38,8 +38,8 @@ impl Used {
     }
 }
 
-/// The most tokens that one call can use. Chosen with room: a mistaken count would be charged to the bucket. A larger
-/// bound charges more of such a count; a smaller one ignores long calls.
+/// The most tokens that one call can use. Chosen with room: a mistaken count would be charged to the bucket.
+/// A larger bound charges more of such a count; a smaller one ignores long calls.
 const MOST_TOKENS: u64 = 20_000_000;
 
 const fn is_plausible(count: &u64) -> bool {
@@ -73,7 +73,8 @@ impl Counts {
     }
 
     pub(crate) fn apply(&mut self, usage: &Value) {
-        let stated = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(is_plausible);
+        let stated =
+            |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(is_plausible);
         self.input = stated(INPUT).or(self.input);
         self.tool_input = stated(TOOL_INPUT).or(self.tool_input);
         self.cache_reads = stated(CACHE_READS).or(self.cache_reads);
@@ -112,7 +113,8 @@ impl Counts {
         let is_google = matches!(api, Api::GenerateContent | Api::StreamGenerateContent);
         let Some(output) = self.output else { return self.reasoning.filter(|_| is_google) };
         let sum = output.saturating_add(reasoning);
-        let is_beside = || self.total.is_some() && self.total == self.input.map(|input| input.saturating_add(sum));
+        let is_beside =
+            || self.total.is_some() && self.total == self.input.map(|input| input.saturating_add(sum));
         Some(if is_google || is_beside() { sum } else { output })
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use sluice_core::{Amount, Bucket, CancellationCause, CancellationReason, Chunk, ChunkStep, Returned, Write};
 
-use sluice_table::{Attempted, Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Written};
+use sluice_table::{
+    Attempted, Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Written,
+};
 
 use crate::released::Released;
 
@@ -51,7 +53,14 @@ impl Tally {
     /// Of the leases with `keys`, whose cost was `cost`, those in `chunks` stay; the others were gone or
     /// renewed. If an earlier send was not answered and all leases are gone, then that send deleted them, as
     /// far as is known: nothing shows that another writer did.
-    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, send_state: SendState) {
+    fn lost(
+        &mut self,
+        chunks: &[Chunk],
+        lost_races: usize,
+        keys: Vec<String>,
+        cost: Amount,
+        send_state: SendState,
+    ) {
         self.lost_races += lost_races;
         let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
         let by_own = send_state == SendState::Unanswered && lost_races == keys.len();

@@ -40,7 +40,8 @@ impl Ops {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "begins_with(#key, :lease) OR (#limit_type = :concurrent AND attribute_exists(#leases))".into(),
+            filter: "begins_with(#key, :lease) OR (#limit_type = :concurrent AND attribute_exists(#leases))"
+                .into(),
             consistency: Consistency::Eventual,
             names: AttributeNames::of(&[KEY, LIMIT_TYPE, LEASES]),
             values: vec![
@@ -81,7 +82,8 @@ pub(crate) fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
     };
     let unreadable = leases.unreadable().iter().map(|id| {
         let reason = String::from("its cost (c) or end (t) cannot be read");
-        let error = RowError { attribute: LEASES, fault: AttributeFault::BadValue { text: id.clone(), reason } };
+        let error =
+            RowError { attribute: LEASES, fault: AttributeFault::BadValue { text: id.clone(), reason } };
         LeaseRow { key: inline_key(&dimension, id), lease: Err(error), is_inline: true }
     });
     let readable = leases.iter().map(|(id, lease)| {

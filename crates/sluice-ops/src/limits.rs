@@ -1,8 +1,8 @@
 //! Declares and removes buckets: what an operator does, and the CLI on the operator's behalf.
 
 use sluice_core::{
-    Bucket, Change, Dimension, InvalidLimit, Limit, Load, MOST_INLINE_LEASES, OnLowerLimit, RatePlanner, Split,
-    Timestamp, on_lower_limit,
+    Bucket, Change, Dimension, InvalidLimit, Limit, Load, MOST_INLINE_LEASES, OnLowerLimit, RatePlanner,
+    Split, Timestamp, on_lower_limit,
 };
 use sluice_table::{Resend, StoreError, Written};
 
@@ -65,12 +65,13 @@ impl Ops {
         self.apply(dimension, limit, |bucket| bucket.split().scaled_to(*limit)).await
     }
 
-    /// Gives `dimension` this limit and these shares, as [`apply_limit`](Self::apply_limit) does: shares that the
-    /// bucket has and `split` has not are removed. A new share gets its part of what the common line has, and what a
-    /// removed share had goes there. Beside callers who change the bucket many hundred times a second, other writers
-    /// may be faster in every try.
+    /// Gives `dimension` this limit and these shares, as [`apply_limit`](Self::apply_limit) does: shares that
+    /// the bucket has and `split` has not are removed. A new share gets its part of what the common line has,
+    /// and what a removed share had goes there. Beside callers who change the bucket many hundred times a
+    /// second, other writers may be faster in every try.
     ///
-    /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s then.
+    /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s
+    /// then.
     ///
     /// # Errors
     /// As [`apply_limit`](Self::apply_limit), and [`LimitsError::SlotsHeld`].
@@ -78,7 +79,9 @@ impl Ops {
         let whole = split.whole();
         self.apply(dimension, whole, |bucket| match bucket.limit().is_concurrent() == whole.is_concurrent() {
             true => Ok(split.clone()),
-            false => Err(InvalidLimit::KindChange { from: bucket.limit().limit_type(), to: whole.limit_type() }),
+            false => {
+                Err(InvalidLimit::KindChange { from: bucket.limit().limit_type(), to: whole.limit_type() })
+            }
         })
         .await
     }
@@ -161,13 +164,18 @@ impl Ops {
         Err(LimitsError::Contended(dimension.clone()))
     }
 
-    /// Sets whether `dimension` adopts a lower limit that its vendor reports, and down to which floor; true if
-    /// that changed. Takes at most two requests (4.2 s each).
+    /// Sets whether `dimension` adopts a lower limit that its vendor reports, and down to which floor; true
+    /// if that changed. Takes at most two requests (4.2 s each).
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, a row that cannot be read, or a table that does not answer.
-    pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, BucketError> {
-        let unknown = || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
+    pub async fn on_lower_limit(
+        &self,
+        dimension: &Dimension,
+        then: OnLowerLimit,
+    ) -> Result<bool, BucketError> {
+        let unknown =
+            || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
         let bucket = self.bucket(dimension).await?.ok_or_else(unknown)?;
         self.observer.read(&bucket);
         if bucket.is_set_to(then) {
@@ -185,15 +193,15 @@ impl Ops {
         }
     }
 
-    /// Keeps clients and sweeps out of `dimension` that do not speak this protocol or a later one; true if the row
-    /// did not say so before. Never lowers what the row requires. Takes two requests (4.2 s each), and one for each share
-    /// of a concurrency bucket, whose row requires the same from then on.
+    /// Keeps clients and sweeps out of `dimension` that do not speak this protocol or a later one; true if
+    /// the row did not say so before. Never lowers what the row requires. Takes two requests (4.2 s each),
+    /// and one for each share of a concurrency bucket, whose row requires the same from then on.
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, or a table that does not answer.
     pub async fn require_protocol(&self, dimension: &Dimension, protocol: i64) -> Result<bool, BucketError> {
-        // The shares first: who may not read the bucket's row does not learn of their rows. A row that is not there yet is
-        // made with what the bucket's row requires.
+        // The shares first: who may not read the bucket's row does not learn of their rows. A row that is not
+        // there yet is made with what the bucket's row requires.
         let shares = match self.bucket(dimension).await {
             Ok(bucket) => bucket.map(|bucket| bucket.slot_shares().to_vec()).unwrap_or_default(),
             // It requires a later protocol than this version knows, as its shares do since.

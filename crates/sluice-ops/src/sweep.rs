@@ -122,7 +122,8 @@ impl Ops {
 
 async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<(), StoreError>) {
     let deadlines = Deadlines::of(options.budget);
-    let mut report = SweepReport { segments_unscanned: usize::from(options.segments.max(1)), ..SweepReport::default() };
+    let mut report =
+        SweepReport { segments_unscanned: usize::from(options.segments.max(1)), ..SweepReport::default() };
     let recount = match within(deadlines.work, Recount::begin(store)).await {
         Some(Ok(recount)) => recount,
         Some(Err(error)) => return (report, Err(error)),
@@ -133,7 +134,8 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
     };
     let mut pipeline = Pipeline::new(store, options, deadlines, recount);
     let result = pipeline.run(&mut report).await;
-    report.deadline_hit = is_over(deadlines.work) || (report.segments_unscanned > 0 && is_over(deadlines.scan));
+    report.deadline_hit =
+        is_over(deadlines.work) || (report.segments_unscanned > 0 && is_over(deadlines.scan));
     report.is_scanned = result.is_ok() && report.segments_unscanned == 0;
     let recount = pipeline.into_recount();
     // If some leases were not seen, nothing can be said about their buckets.

@@ -8,7 +8,12 @@ use tracing::field::Empty;
 
 /// The span around a sweep.
 pub(crate) fn sweep(table: &str) -> Span {
-    tracing::info_span!("sluice.sweep", db.collection.name = table, sluice.restored = Empty, sluice.outcome = Empty)
+    tracing::info_span!(
+        "sluice.sweep",
+        db.collection.name = table,
+        sluice.restored = Empty,
+        sluice.outcome = Empty
+    )
 }
 
 /// A sweep of this process ended.

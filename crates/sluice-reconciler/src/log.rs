@@ -22,8 +22,11 @@ pub fn log_to_stdout() {
         // This layer would log every error of a run a second time, in full.
         .with_target("lambda_runtime::layers::panic", LevelFilter::OFF)
         .with_default(LevelFilter::WARN);
-    let lines =
-        tracing_subscriber::fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
 }
 

@@ -1,5 +1,5 @@
-//! The figures of a sweep as CloudWatch metrics. An alarm ends as soon as its metric says zero, so a sweep that
-//! did not finish publishes nothing of what it did not find out.
+//! The figures of a sweep as CloudWatch metrics. An alarm ends as soon as its metric says zero, so a sweep
+//! that did not finish publishes nothing of what it did not find out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,11 +38,12 @@ impl Published {
     }
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let published = Variable::new("SLUICE_METRICS", lookup).parse("all or alarms", |value| match value {
-            "all" => Some(Self::All),
-            "alarms" => Some(Self::Alarms),
-            _ => None,
-        })?;
+        let published =
+            Variable::new("SLUICE_METRICS", lookup).parse("all or alarms", |value| match value {
+                "all" => Some(Self::All),
+                "alarms" => Some(Self::Alarms),
+                _ => None,
+            })?;
         Ok(published.unwrap_or_default())
     }
 
@@ -148,7 +149,8 @@ fn of_environment(report: &SweepReport, leaked: &BTreeMap<Dimension, Amount>, en
         (Needs::Request, "Duration", "Milliseconds", json!(report.duration.as_millis())),
     ];
     let known = all.into_iter().filter(|(needs, _, _, value)| needs.are_met(report, value));
-    let clock = report.clock_offset.map(|offset| ("ClockOffset", "Milliseconds", json!(offset.millis().abs())));
+    let clock =
+        report.clock_offset.map(|offset| ("ClockOffset", "Milliseconds", json!(offset.millis().abs())));
     known.map(|(_, name, unit, value)| (name, unit, value)).chain(clock).collect()
 }
 
@@ -164,7 +166,11 @@ fn buckets_to_report(report: &SweepReport) -> Vec<&Dimension> {
     all.filter(|name| seen.insert(*name)).take(MOST_DIMENSIONS).collect()
 }
 
-fn of_bucket(report: &SweepReport, leaked: &BTreeMap<Dimension, Amount>, dimension: &Dimension) -> Vec<Reading> {
+fn of_bucket(
+    report: &SweepReport,
+    leaked: &BTreeMap<Dimension, Amount>,
+    dimension: &Dimension,
+) -> Vec<Reading> {
     let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
     let drift = report.drift.get(dimension).copied().unwrap_or_default();
     let leaked = leaked.get(dimension).copied().unwrap_or_default();

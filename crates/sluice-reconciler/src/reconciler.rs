@@ -101,8 +101,8 @@ impl Reconciler {
     ///
     /// # Errors
     /// [`ReconcileError`], which Lambda counts, for variables that cannot be used and for a table that does
-    /// not answer. A row that cannot be read is not an error, nor is a sweep that leaves work because its time
-    /// is over. A sweep that panics, or does not end by itself, is an error.
+    /// not answer. A row that cannot be read is not an error, nor is a sweep that leaves work because its
+    /// time is over. A sweep that panics, or does not end by itself, is an error.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
         let (ops, mut options) = match (&self.ops, &self.options, &self.published) {
             (Ok(ops), Ok(options), Ok(_)) => (ops.clone(), options.clone()),

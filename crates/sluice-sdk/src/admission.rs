@@ -142,7 +142,12 @@ impl Client {
     /// # Errors
     /// [`AcquireError`] for an unknown or malformed dimension, a cost that can never be granted, or a row
     /// that cannot be read. Never [`AcquireError::Store`].
-    pub fn admit<'a>(&'a self, dimension: &'a str, cost: impl Into<Quantity>, slo: Option<Duration>) -> Admit<'a> {
+    pub fn admit<'a>(
+        &'a self,
+        dimension: &'a str,
+        cost: impl Into<Quantity>,
+        slo: Option<Duration>,
+    ) -> Admit<'a> {
         Admit { client: self, dimension, cost: cost.into(), slo, backlog: None }
     }
 }
@@ -174,7 +179,10 @@ impl Admit<'_> {
                 source,
             })
         });
-        Ok((dimension, AdmissionAsk { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo }))
+        Ok((
+            dimension,
+            AdmissionAsk { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo },
+        ))
     }
 }
 
@@ -188,7 +196,9 @@ async fn in_time(
     if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
     }
-    let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked)).await {
+    let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked))
+        .await
+    {
         Ok(Ok(verdict)) => return Ok(Some(verdict)),
         Ok(Err(AcquireError::Store(error))) => error.to_string(),
         Ok(Err(error)) => return Err(error),
@@ -199,7 +209,11 @@ async fn in_time(
     Ok(None)
 }
 
-async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: AdmissionAsk) -> Result<Admission, AcquireError> {
+async fn decide(
+    inner: &Arc<Inner>,
+    dimension: &Dimension,
+    asked: AdmissionAsk,
+) -> Result<Admission, AcquireError> {
     let mode = match inner.config.admission {
         AdmissionMode::Enforce if inner.config.mode.is_shadow() => AdmissionMode::Shadow,
         mode => mode,

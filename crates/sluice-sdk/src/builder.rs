@@ -6,8 +6,8 @@ use std::time::Duration;
 use sluice_core::{Dimension, Factor, ShareName};
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
-    Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
-    SHORTEST_ATTEMPT, Settings, Store,
+    Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES,
+    SHORTEST_ANSWER, SHORTEST_ATTEMPT, Settings, Store,
 };
 #[cfg(feature = "aws-config")]
 use sluice_table::{CredentialsSource, SdkConfig};
@@ -109,12 +109,12 @@ impl ClientBuilder {
 
     /// The longest time until a caller that does not wait has its answer (`SLUICE_ANSWER_WITHIN`), whatever
     /// hangs; 3 s by default, 100 ms to one minute, and never less than
-    /// [`attempt_timeout`](Self::attempt_timeout). If DynamoDB has answered nothing for nine tenths of this time, it
-    /// counts as out: until it answers a probe, no request is sent, and callers have the answer of
+    /// [`attempt_timeout`](Self::attempt_timeout). If DynamoDB has answered nothing for nine tenths of this
+    /// time, it counts as out: until it answers a probe, no request is sent, and callers have the answer of
     /// [`on_unavailable`](Self::on_unavailable) at once.
     ///
-    /// With a longer time, callers wait longer at the beginning of an outage. With a shorter one, DynamoDB's own
-    /// slow moments count as outages.
+    /// With a longer time, callers wait longer at the beginning of an outage. With a shorter one, DynamoDB's
+    /// own slow moments count as outages.
     #[must_use]
     pub fn answer_within(mut self, time: Duration) -> Self {
         self.config.connection.answer_within = time.clamp(SHORTEST_ANSWER, LONGEST_ANSWER);
@@ -129,10 +129,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether the leases of grants from [`Client::acquire`] and [`SlotBuilder::grant`](crate::SlotBuilder::grant)
-    /// are renewed while the grants are held; on by default. If off, such a call must end before its lease does,
-    /// or call [`Grant::renew`](crate::Grant::renew): a slot whose holder forgot it comes back after the lease
-    /// time. The leases of slots, streams and tracked grants are always renewed.
+    /// Whether the leases of grants from [`Client::acquire`] and
+    /// [`SlotBuilder::grant`](crate::SlotBuilder::grant) are renewed while the grants are held; on by
+    /// default. If off, such a call must end before its lease does, or call
+    /// [`Grant::renew`](crate::Grant::renew): a slot whose holder forgot it comes back after the lease time.
+    /// The leases of slots, streams and tracked grants are always renewed.
     #[must_use]
     pub const fn renew_leases(mut self, on: bool) -> Self {
         self.config.renew_leases = on;
@@ -202,11 +203,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a debt ends at minus the capacity of its bucket (`SLUICE_CAP_DEBT`); on by default. A call that
-    /// used more than it reserved is charged the rest when it settles. If that number counts another unit than
-    /// the bucket (dollars, characters, a sum over many calls), an uncapped debt stops all processes until
-    /// refill has paid it. With the cap, it costs at most about one refill time. An overrun of at most what the
-    /// call had reserved is always charged in full. What the cap cuts off is logged (`settle.capped`).
+    /// Whether a debt ends at minus the capacity of its bucket (`SLUICE_CAP_DEBT`); on by default. A call
+    /// that used more than it reserved is charged the rest when it settles. If that number counts another
+    /// unit than the bucket (dollars, characters, a sum over many calls), an uncapped debt stops all
+    /// processes until refill has paid it. With the cap, it costs at most about one refill time. An overrun
+    /// of at most what the call had reserved is always charged in full. What the cap cuts off is logged
+    /// (`settle.capped`).
     #[must_use]
     pub const fn cap_debt(mut self, on: bool) -> Self {
         self.config.debt = debt(on);
@@ -223,17 +225,17 @@ impl ClientBuilder {
         self
     }
 
-    /// How vendors' replies are read (`SLUICE_VENDORS`): with profiles of your own, which take the place of those that
-    /// are compiled in.
+    /// How vendors' replies are read (`SLUICE_VENDORS`): with profiles of your own, which take the place of
+    /// those that are compiled in.
     #[must_use]
     pub fn vendors(mut self, vendors: Vendors) -> Self {
         self.config.vendors = vendors;
         self
     }
 
-    /// The longest cool-down that one reply of a vendor may set for all processes (`SLUICE_LONGEST_COOL_DOWN`); 15
-    /// minutes by default. The call itself still waits as long as the vendor says. A cool-down that is set by
-    /// [`Client::cool_down`] is not cut.
+    /// The longest cool-down that one reply of a vendor may set for all processes
+    /// (`SLUICE_LONGEST_COOL_DOWN`); 15 minutes by default. The call itself still waits as long as the vendor
+    /// says. A cool-down that is set by [`Client::cool_down`] is not cut.
     #[must_use]
     pub const fn longest_cool_down(mut self, longest: Duration) -> Self {
         self.config.longest_cool_down = longest;
@@ -247,9 +249,9 @@ impl ClientBuilder {
         self
     }
 
-    /// The share of buckets that pays for the calls of this client (`SLUICE_SHARE`), unless a request names another
-    /// ([`Request::share`](crate::Request::share)); by default, and with `None`, the part that no share has. A bucket that does not have
-    /// this share is asked as if none was named.
+    /// The share of buckets that pays for the calls of this client (`SLUICE_SHARE`), unless a request names
+    /// another ([`Request::share`](crate::Request::share)); by default, and with `None`, the part that no
+    /// share has. A bucket that does not have this share is asked as if none was named.
     #[must_use]
     pub fn share(mut self, share: impl Into<Option<ShareName>>) -> Self {
         self.config.share = share.into();
@@ -273,9 +275,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether this process prints its refusals and outages as metrics of CloudWatch (`SLUICE_METRICS=emf`), for
-    /// callers in AWS Lambda; off by default. As [`emf::install`](crate::emf::install); a recorder that the program
-    /// has installed stays, with a warning.
+    /// Whether this process prints its refusals and outages as metrics of CloudWatch (`SLUICE_METRICS=emf`),
+    /// for callers in AWS Lambda; off by default. As [`emf::install`](crate::emf::install); a recorder that
+    /// the program has installed stays, with a warning.
     #[must_use]
     pub const fn emf(mut self, on: bool) -> Self {
         self.config.emf = on;
@@ -366,7 +368,11 @@ impl ClientBuilder {
             );
         }
         if config.mode.is_shadow() {
-            tracing::info!(event = "mode.shadow", table = store.table(), "every call goes on at once, and is counted");
+            tracing::info!(
+                event = "mode.shadow",
+                table = store.table(),
+                "every call goes on at once, and is counted"
+            );
         }
         let warn_at = WarnAt { part: config.warn_at, caller: config.caller.clone() };
         let cache = Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone(), warn_at);

@@ -90,8 +90,9 @@ impl Client {
         &self.inner.config.vendors
     }
 
-    /// The limit of a bucket (of a bucket with shares: of the client's own), as last seen by this process, or read now.
-    /// `None` if the table has no such bucket. Takes at most an attempt (1 s) and a request (4.2 s); no request for a bucket that is known.
+    /// The limit of a bucket (of a bucket with shares: of the client's own), as last seen by this process, or
+    /// read now. `None` if the table has no such bucket. Takes at most an attempt (1 s) and a request (4.2
+    /// s); no request for a bucket that is known.
     ///
     /// # Errors
     /// [`AcquireError`]: a malformed dimension, a row that cannot be read, or a table that does not answer.
@@ -99,8 +100,8 @@ impl Client {
         self.limit_by(dimension, None).await
     }
 
-    /// As [`limit`](Self::limit), of another share than the client's own; `common` is the part that no share has. Of a bucket
-    /// that does not have this share, the part that no share has.
+    /// As [`limit`](Self::limit), of another share than the client's own; `common` is the part that no share
+    /// has. Of a bucket that does not have this share, the part that no share has.
     ///
     /// # Errors
     /// As of [`limit`](Self::limit), and for a malformed share.

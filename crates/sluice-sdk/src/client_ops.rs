@@ -22,7 +22,9 @@ impl Client {
 /// Operations whose effects this process sees at once.
 pub(crate) fn ops(inner: &Arc<Inner>) -> Ops {
     let observer = Arc::new(Remembered(Arc::clone(inner)));
-    Ops::new(inner.store.clone()).observed_by(observer).with_inline_leases(inner.config.leases == Leases::Inline)
+    Ops::new(inner.store.clone())
+        .observed_by(observer)
+        .with_inline_leases(inner.config.leases == Leases::Inline)
 }
 
 /// What the process remembers of buckets.

@@ -110,7 +110,9 @@ impl Config {
         let defaults = Self::new(Settings::from_lookup(&lookup)?);
         Ok(Self {
             lease_ttl: var("SLUICE_LEASE_TTL")
-                .parse("a time of at least 1 s, as in 60s or 60", |v| duration(v).filter(|ttl| *ttl >= SHORTEST_LEASE))?
+                .parse("a time of at least 1 s, as in 60s or 60", |v| {
+                    duration(v).filter(|ttl| *ttl >= SHORTEST_LEASE)
+                })?
                 .unwrap_or(defaults.lease_ttl),
             max_wait: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
                 .parse("a time above 0, as in 30s or 30", |v| duration(v).filter(|t| !t.is_zero()))?
@@ -122,12 +124,16 @@ impl Config {
                 .parse("a time above 0, as in 15m or 900", |v| duration(v).filter(|t| !t.is_zero()))?
                 .unwrap_or(defaults.longest_cool_down),
             mode: var("SLUICE_MODE").parse("enforce or shadow", mode)?.unwrap_or(defaults.mode),
-            leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
+            leases: var("SLUICE_LEASES")
+                .parse("concurrent, all or inline", leases)?
+                .unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse(ON_UNAVAILABLE, |text| text.parse().ok())?
                 .unwrap_or(defaults.on_unavailable),
             max_buckets: var("SLUICE_MAX_BUCKETS")
-                .parse("a whole number, at least 1, as in 10000", |v| v.parse().ok().filter(|most| *most > 0))?
+                .parse("a whole number, at least 1, as in 10000", |v| {
+                    v.parse().ok().filter(|most| *most > 0)
+                })?
                 .unwrap_or(defaults.max_buckets),
             self_heal: var("SLUICE_SELF_HEAL").parse("on or off", on_or_off)?.unwrap_or(defaults.self_heal),
             heal_budget: var("SLUICE_HEAL_BUDGET")
@@ -207,7 +213,9 @@ fn leases(text: &str) -> Option<Leases> {
 }
 
 fn admission(text: &str) -> Option<AdmissionMode> {
-    [AdmissionMode::Off, AdmissionMode::Shadow, AdmissionMode::Enforce].into_iter().find(|mode| mode.as_str() == text)
+    [AdmissionMode::Off, AdmissionMode::Shadow, AdmissionMode::Enforce]
+        .into_iter()
+        .find(|mode| mode.as_str() == text)
 }
 
 fn heal_budget(text: &str) -> Option<HealBudget> {

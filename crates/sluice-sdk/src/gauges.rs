@@ -86,7 +86,11 @@ async fn publish(client: Weak<Inner>, every: Duration) {
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let trackers = inner.extensions.of::<Trackers>().totals();
     if trackers.trackers > 0 {
-        telemetry::trackers(trackers.reservations, trackers.capacity, (trackers.stale_entries, trackers.entries));
+        telemetry::trackers(
+            trackers.reservations,
+            trackers.capacity,
+            (trackers.stale_entries, trackers.entries),
+        );
     }
     if let Some(offset) = inner.store.clock().offset() {
         sluice_table::publish_clock_offset(offset);

@@ -54,7 +54,12 @@ pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(3);
 impl Grant {
     /// Creates a grant from what was just granted. If `renews` is true, the client extends its leases by
     /// `lease_for`.
-    pub(crate) fn new(inner: Arc<Inner>, unclaimed: UnclaimedGrant, lease_for: Duration, renews: bool) -> Self {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        unclaimed: UnclaimedGrant,
+        lease_for: Duration,
+        renews: bool,
+    ) -> Self {
         let (at, took, basis) = (unclaimed.at, unclaimed.took, unclaimed.basis);
         let parts = unclaimed.into_parts();
         let leases = HeldLeases::of(&inner, &parts, lease_for, renews);
@@ -110,15 +115,17 @@ impl Grant {
         self.parts.iter().find(of).map(|part| part.cost.amount())
     }
 
-    /// The line of `dimension` that its tokens or slots were taken from: the name of a share, or `common` for what no
-    /// share has. It is not the share of the request if they were borrowed. `None` if the grant holds nothing of
-    /// `dimension` that was taken from the table.
+    /// The line of `dimension` that its tokens or slots were taken from: the name of a share, or `common` for
+    /// what no share has. It is not the share of the request if they were borrowed. `None` if the grant holds
+    /// nothing of `dimension` that was taken from the table.
     #[must_use]
     pub fn paid_from(&self, dimension: &str) -> Option<&str> {
         self.parts.iter().find_map(|part| match &part.hold {
             _ if part.entry.asked().as_str() != dimension => None,
             Hold::Tokens { receipt, .. } => Some(line_of(receipt)),
-            Hold::Slots(_) | Hold::Inline(_) => Some(part.entry.share_of().map_or(COMMON, |(_, share)| share.as_str())),
+            Hold::Slots(_) | Hold::Inline(_) => {
+                Some(part.entry.share_of().map_or(COMMON, |(_, share)| share.as_str()))
+            }
             Hold::Local | Hold::LetThrough { .. } => None,
         })
     }
@@ -171,7 +178,8 @@ impl Grant {
         self.parts.iter().for_each(Part::call_ended);
         let span = span::release(self.display());
         // On its own task: the grant is released even if the caller is dropped here.
-        let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
+        let (inner, parts, leases) =
+            (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
         let Some(runtime) = self.inner.background.runtime() else {
             return Err(stopped("TransactWriteItems").into());
         };
@@ -205,9 +213,9 @@ impl Grant {
         });
     }
 
-    /// Gives everything back, also the tokens: the call was not made. If this future is dropped after its first poll,
-    /// the return goes on. What cannot be given back is logged, and comes back when its lease ends. Takes at most as
-    /// long as a settle and a [`release`](Self::release).
+    /// Gives everything back, also the tokens: the call was not made. If this future is dropped after its
+    /// first poll, the return goes on. What cannot be given back is logged, and comes back when its lease
+    /// ends. Takes at most as long as a settle and a [`release`](Self::release).
     pub async fn cancel(self) {
         self.parts.iter().for_each(|part| noted_use::not_used(&self.inner, part));
         self.cancel_uncounted().await;
@@ -215,7 +223,8 @@ impl Grant {
 
     /// The same for a grant that was not counted as used.
     async fn cancel_uncounted(mut self) {
-        let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
+        let (inner, parts, leases) =
+            (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
         let Some(runtime) = self.inner.background.runtime() else { return };
         let giving_back = async move {
             give_back_unused(&inner, parts).await;
@@ -340,7 +349,8 @@ impl UnusedGrant {
     pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Parts {
         let Some(grant) = &mut self.0 else { return Parts::new() };
         let latest = grant.start_at;
-        let is_early = |part: &Part| matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by;
+        let is_early =
+            |part: &Part| matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by;
         let (early, kept): (Parts, Parts) = std::mem::take(&mut grant.parts).into_iter().partition(is_early);
         grant.parts = kept;
         early

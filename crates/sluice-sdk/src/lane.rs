@@ -1,12 +1,13 @@
 //! Taking and giving back: the only code that grants.
 //!
-//! A caller stands in a queue before a bucket, and one write serves all callers in the queue ([`queue`]). There
-//! are three kinds: [`tokens`] for rate buckets, [`rows`] for lease rows, [`inline`] for inline leases. Each file is
-//! both ends of the queue: `take` enters it, and its batch is what the leader serves, called back by [`round`].
+//! A caller stands in a queue before a bucket, and one write serves all callers in the queue ([`queue`]).
+//! There are three kinds: [`tokens`] for rate buckets, [`rows`] for lease rows, [`inline`] for inline leases.
+//! Each file is both ends of the queue: `take` enters it, and its batch is what the leader serves, called
+//! back by [`round`].
 //!
 //! [`attempt`] chooses the kind; [`shadow`] lets every call through. [`reading`] reads buckets, [`setback`]
-//! decides who stays, [`poll`] how often the queue looks again, [`turns`] whose turn it is among all processes, [`unclaimed`] is a grant on its way.
-//! [`release`] and [`settle`] give back.
+//! decides who stays, [`poll`] how often the queue looks again, [`turns`] whose turn it is among all
+//! processes, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
 
 pub(crate) mod answer_by;
 pub(crate) mod attempt;

@@ -88,7 +88,8 @@ pub mod reactions {
     pub use crate::vendor::refill::{RefillError, Refilled};
 }
 
-/// Grants of calls whose two ends do not share a scope: [`Client::reservations`](crate::Client::reservations).
+/// Grants of calls whose two ends do not share a scope:
+/// [`Client::reservations`](crate::Client::reservations).
 pub mod reservations {
     pub use crate::call::tracker::config::ReservationConfig;
     pub use crate::call::tracker::index::{Reservation, ReservationId};

@@ -44,8 +44,8 @@ impl Source {
     }
 }
 
-/// Registers the counters of a client that have no bucket, at zero. A collector that first sees a counter with
-/// its first event does not see that event.
+/// Registers the counters of a client that have no bucket, at zero. A collector that first sees a counter
+/// with its first event does not see that event.
 pub(crate) fn begin() {
     for outcome in ["local", "error"] {
         names::UNAVAILABLE.counter([outcome.into()]).increment(0);
@@ -96,8 +96,9 @@ pub(crate) fn slot_timed_out(bucket: SharedString) {
 
 /// A call took what another share's line had; `None` is the common line.
 pub(crate) fn borrowed(bucket: SharedString, share: Option<&ShareName>, lender: Option<&ShareName>) {
-    let named =
-        |share: Option<&ShareName>| share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()));
+    let named = |share: Option<&ShareName>| {
+        share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()))
+    };
     names::SHARE_BORROWED.counter([bucket, named(share), named(lender)]).increment(1);
 }
 

@@ -17,7 +17,9 @@ pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
 }
 
 fn loader(region: String, endpoint: Option<&str>) -> ConfigLoader {
-    let loader = aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region)).http_client(http_client());
+    let loader = aws_config::defaults(BehaviorVersion::latest())
+        .region(Region::new(region))
+        .http_client(http_client());
     endpoint.into_iter().fold(loader, ConfigLoader::endpoint_url)
 }
 
@@ -41,7 +43,8 @@ impl Settings {
 
     /// Connects with credentials that the program has. The rest is that of the environment. Makes no request.
     pub async fn connect_with_credentials(self, source: impl CredentialsSource) -> Store {
-        let loader = loader(self.region.clone(), self.endpoint_url.as_deref()).credentials_provider(provider(source));
+        let loader =
+            loader(self.region.clone(), self.endpoint_url.as_deref()).credentials_provider(provider(source));
         self.connect_with(&loader.load().await)
     }
 

@@ -47,7 +47,8 @@ async fn create(
     table: &str,
     failed: impl Fn(&'static str, String) -> CreateTableError,
 ) -> Result<bool, CreateTableError> {
-    let attribute = AttributeDefinition::builder().attribute_name(KEY).attribute_type(ScalarAttributeType::S).build();
+    let attribute =
+        AttributeDefinition::builder().attribute_name(KEY).attribute_type(ScalarAttributeType::S).build();
     let key = KeySchemaElement::builder().attribute_name(KEY).key_type(KeyType::Hash).build();
     let ttl = TimeToLiveSpecification::builder().attribute_name(PURGE_AT).enabled(true).build();
     let invalid = |error: aws_sdk_dynamodb::error::BuildError| failed("schema", error.to_string());

@@ -87,7 +87,10 @@ impl<S: CredentialsSource> Source<S> {
         under_way.take_if(|question| question.asked.elapsed() > LONGEST_ANSWER);
         let question = under_way.get_or_insert_with(|| {
             let source = Arc::clone(&self.source);
-            Question { asked: Instant::now(), answer: tokio::spawn(async move { source.credentials().await }) }
+            Question {
+                asked: Instant::now(),
+                answer: tokio::spawn(async move { source.credentials().await }),
+            }
         });
         let answer = (&mut question.answer).await;
         *under_way = None;
@@ -148,7 +151,10 @@ mod tests {
         assert!(timeout(REQUEST, slow.provide_credentials()).await.is_err());
         let credentials = timeout(REQUEST, slow.provide_credentials()).await.unwrap().unwrap();
         assert_eq!((credentials.access_key_id(), asked.load(Ordering::Relaxed)), ("AKID0", 1));
-        assert!(timeout(REQUEST, slow.provide_credentials()).await.is_err(), "the next question is a new one");
+        assert!(
+            timeout(REQUEST, slow.provide_credentials()).await.is_err(),
+            "the next question is a new one"
+        );
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 

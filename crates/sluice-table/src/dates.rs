@@ -76,14 +76,20 @@ mod tests {
 
     #[test]
     fn a_host_is_told_without_its_port() {
-        let hosts = ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com/", "http://[::1]:8000"];
+        let hosts =
+            ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com/", "http://[::1]:8000"];
         assert_eq!(hosts.map(host), ["127.0.0.1", "dynamodb.eu-central-1.amazonaws.com", "::1"]);
     }
 
     #[test]
     fn an_endpoint_is_told_with_its_scheme_and_port() {
-        let urls = ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com", "http://[::1]:8000/?a=/"];
-        let endpoints = ["http://127.0.0.1:8000", "https://dynamodb.eu-central-1.amazonaws.com", "http://[::1]:8000"];
+        let urls = [
+            "http://127.0.0.1:8000/",
+            "https://dynamodb.eu-central-1.amazonaws.com",
+            "http://[::1]:8000/?a=/",
+        ];
+        let endpoints =
+            ["http://127.0.0.1:8000", "https://dynamodb.eu-central-1.amazonaws.com", "http://[::1]:8000"];
         assert_eq!(urls.map(endpoint), endpoints);
     }
 

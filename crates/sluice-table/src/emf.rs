@@ -22,7 +22,8 @@ pub const COUNT: &str = "Count";
 #[must_use]
 pub fn line(dimensions: &[(&str, &str)], readings: &[Reading], now: Timestamp) -> Value {
     let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
-    let defined: Vec<Value> = readings.iter().map(|(name, unit, _)| json!({ "Name": name, "Unit": unit })).collect();
+    let defined: Vec<Value> =
+        readings.iter().map(|(name, unit, _)| json!({ "Name": name, "Unit": unit })).collect();
     let mut line = Map::new();
     line.insert(
         "_aws".into(),

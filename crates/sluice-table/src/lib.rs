@@ -38,12 +38,12 @@ pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
 pub use requests::clock_offset as publish_clock_offset;
 pub use retry::{Backoff, random_up_to, random_wait_around, random_wait_up_to};
 pub use settings::{
-    ANSWER_WITHIN, ATTEMPT_TIMEOUT, ConfigError, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES,
-    SHORTEST_ANSWER, SHORTEST_ATTEMPT, Settings, Variable, duration, log_level,
+    ANSWER_WITHIN, ATTEMPT_TIMEOUT, ConfigError, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING,
+    MOST_RETRIES, SHORTEST_ANSWER, SHORTEST_ATTEMPT, Settings, Variable, duration, log_level,
 };
 pub use store::{
-    AttemptTimeout, Attempted, Attributes, CREDENTIALS_TIMEOUT, Cancelled, Consistency, Heard, HeardSince, Item,
-    MOST_TRIES, Page, Resend, Scan, Store, StoreError, Transacted, Transaction, TryBudget, Written, row_key,
-    value_text,
+    AttemptTimeout, Attempted, Attributes, CREDENTIALS_TIMEOUT, Cancelled, Consistency, Heard, HeardSince,
+    Item, MOST_TRIES, Page, Resend, Scan, Store, StoreError, Transacted, Transaction, TryBudget, Written,
+    row_key, value_text,
 };
 pub use table_clock::TableClock;

@@ -1,6 +1,8 @@
 //! The one table of all metrics. The metrics are described from it, and `docs/metrics.md` prints it.
 
-use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, with_recorder};
+use ::metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, with_recorder,
+};
 
 /// A metric: its name, kind, unit, labels, source and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +128,8 @@ impl Metric {
     /// The key of the metric with these label values. Code that counts often keeps the key.
     pub fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
         debug_assert_eq!(self.labels.len(), N, "{}", self.name);
-        let labels: Vec<Label> = self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
+        let labels: Vec<Label> =
+            self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
         Key::from_parts(self.name, labels)
     }
 }

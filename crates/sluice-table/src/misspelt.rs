@@ -36,8 +36,8 @@ const SETTINGS: [&str; 29] = [
 /// What every setting begins with.
 const PREFIX: &str = "SLUICE_";
 
-/// Warns of each variable of this process that is nearly the name of a setting. Others that begin with `SLUICE_`
-/// may be the product's own.
+/// Warns of each variable of this process that is nearly the name of a setting. Others that begin with
+/// `SLUICE_` may be the product's own.
 pub fn warn_of_misspelt_variables() {
     for (variable, meant) in misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
         tracing::warn!(
@@ -64,7 +64,8 @@ fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> 
     found
 }
 
-/// How many letters were left out, put in, replaced or exchanged with their neighbour (optimal string alignment).
+/// How many letters were left out, put in, replaced or exchanged with their neighbour (optimal string
+/// alignment).
 fn typing_errors(one: &str, other: &str) -> usize {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
@@ -97,9 +98,16 @@ mod tests {
 
     #[test]
     fn a_name_that_is_nearly_a_setting_is_told_and_no_other() {
-        let names = ["SLUICE_LEASE_TLL", "SLUICE_EVN", "SLUICE_ON_UNAVAILBLE", "SLUICE_MAXRETRIES", "SLUICE_CALER"];
-        let others =
-            ["SLUICE_LEASE_TTL", "SLUICE_CLI", "SLUICE_SIM_SEEDS", "SLUICE_SANDBOX_PORT", "LEASE_TLL", "SLUICE_"];
+        let names =
+            ["SLUICE_LEASE_TLL", "SLUICE_EVN", "SLUICE_ON_UNAVAILBLE", "SLUICE_MAXRETRIES", "SLUICE_CALER"];
+        let others = [
+            "SLUICE_LEASE_TTL",
+            "SLUICE_CLI",
+            "SLUICE_SIM_SEEDS",
+            "SLUICE_SANDBOX_PORT",
+            "LEASE_TLL",
+            "SLUICE_",
+        ];
         let found = misspelt(names.iter().chain(&others).map(|name| (*name).to_owned()));
         let meant: Vec<_> = found.iter().map(|(name, meant)| (name.as_str(), *meant)).collect();
         assert_eq!(

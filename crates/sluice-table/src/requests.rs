@@ -87,8 +87,10 @@ const UNIT_MICROS: i64 = 1_000_000;
 impl Units {
     /// Counts the units that a reply states.
     pub(crate) fn used<'a>(&self, operation: Operation, stated: impl Iterator<Item = &'a ConsumedCapacity>) {
-        let used =
-            stated.filter_map(ConsumedCapacity::capacity_units).filter_map(micros).fold(0_i64, i64::saturating_add);
+        let used = stated
+            .filter_map(ConsumedCapacity::capacity_units)
+            .filter_map(micros)
+            .fold(0_i64, i64::saturating_add);
         let before = self.0[operation.index()].fetch_add(used, Ordering::Relaxed);
         // A remainder below one unit is counted with the next units.
         let whole = before.saturating_add(used) / UNIT_MICROS - before / UNIT_MICROS;

@@ -97,13 +97,15 @@ pub fn random_up_to(most: u64) -> u64 {
     fastrand::u64(..=most)
 }
 
-/// A random wait from zero to `longest`, both included: those that begin to wait at one time do not end at one time.
+/// A random wait from zero to `longest`, both included: those that begin to wait at one time do not end at
+/// one time.
 #[must_use]
 pub fn random_wait_up_to(longest: Duration) -> Duration {
     Duration::from_micros(random_up_to(whole_micros(longest)))
 }
 
-/// A random wait from half of `mean` to one and a half of it: those that wait again and again do not meet each time.
+/// A random wait from half of `mean` to one and a half of it: those that wait again and again do not meet
+/// each time.
 #[must_use]
 pub fn random_wait_around(mean: Duration) -> Duration {
     mean / 2 + random_wait_up_to(mean)

@@ -93,8 +93,8 @@ impl Settings {
         }
     }
 
-    /// The settings in the `SLUICE_*` variables of this process, and its `AWS_REGION`. Logs a warning for each misspelt
-    /// one.
+    /// The settings in the `SLUICE_*` variables of this process, and its `AWS_REGION`. Logs a warning for
+    /// each misspelt one.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -113,7 +113,11 @@ impl Settings {
             (Some(table), _) => table,
             (None, Some(env)) if ENVIRONMENTS.contains(&env.as_str()) => table_name(&env),
             (None, Some(value)) => {
-                return Err(ConfigError::BadValue { variable: "SLUICE_ENV", value, takes: "sandbox, pre or prod" });
+                return Err(ConfigError::BadValue {
+                    variable: "SLUICE_ENV",
+                    value,
+                    takes: "sandbox, pre or prod",
+                });
             }
             (None, None) => return Err(ConfigError::NoTable),
         };
@@ -122,7 +126,10 @@ impl Settings {
         var("SLUICE_LOG_LEVEL").parse("ERROR, WARN, INFO, DEBUG or TRACE", log_level)?;
         Ok(Self {
             // The process's own Region if the table's is not named: most tables are where their callers are.
-            region: var("SLUICE_AWS_REGION").text().or_else(|| var("AWS_REGION").text()).unwrap_or(defaults.region),
+            region: var("SLUICE_AWS_REGION")
+                .text()
+                .or_else(|| var("AWS_REGION").text())
+                .unwrap_or(defaults.region),
             endpoint_url: var("SLUICE_ENDPOINT_URL").parse(url, |v| is_url(v).then(|| v.to_owned()))?,
             max_retries: var("SLUICE_MAX_RETRIES")
                 .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= MOST_RETRIES))?
@@ -166,7 +173,11 @@ impl Variable {
     ///
     /// # Errors
     /// [`ConfigError::BadValue`] if the variable is set and `read` returns `None`.
-    pub fn parse<T>(self, takes: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+    pub fn parse<T>(
+        self,
+        takes: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, ConfigError> {
         let Some(value) = self.value else { return Ok(None) };
         match read(&value) {
             Some(read) => Ok(Some(read)),
@@ -192,7 +203,9 @@ pub fn log_level(text: &str) -> Option<&'static str> {
 }
 
 fn is_url(text: &str) -> bool {
-    text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).is_some_and(|host| !host.is_empty())
+    text.strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))
+        .is_some_and(|host| !host.is_empty())
 }
 
 #[cfg(test)]
@@ -204,8 +217,9 @@ mod tests {
         let region = |pairs: &[(&str, &str)]| {
             let mut pairs = pairs.to_vec();
             pairs.push(("SLUICE_ENV", "sandbox"));
-            let lookup =
-                |name: &str| pairs.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+            let lookup = |name: &str| {
+                pairs.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+            };
             Settings::from_lookup(lookup).unwrap().region
         };
         assert_eq!(region(&[("SLUICE_AWS_REGION", "us-east-1"), ("AWS_REGION", "eu-west-1")]), "us-east-1");
@@ -216,8 +230,14 @@ mod tests {
 
     #[test]
     fn times_are_read_with_their_unit_or_as_seconds() {
-        let cases =
-            [("60", 60_000), ("0.5", 500), ("60s", 60_000), ("1m 30s", 90_000), ("250ms", 250), ("15m", 900_000)];
+        let cases = [
+            ("60", 60_000),
+            ("0.5", 500),
+            ("60s", 60_000),
+            ("1m 30s", 90_000),
+            ("250ms", 250),
+            ("15m", 900_000),
+        ];
         for (text, millis) in cases {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
         }

@@ -112,7 +112,8 @@ impl TableClock {
         // suspended between the reading of the one clock and of the other.
         (0..2).find_map(|_| {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
-            let is_same = local.micros().saturating_sub(steady).abs_diff(local_minus_steady) <= whole_micros(JUMP);
+            let is_same =
+                local.micros().saturating_sub(steady).abs_diff(local_minus_steady) <= whole_micros(JUMP);
             let is_young = steady.saturating_sub(replied_at).unsigned_abs() <= whole_micros(GOOD_FOR);
             (is_same && is_young).then(|| self.bracketed(local, steady))
         })
@@ -176,7 +177,9 @@ impl TableClock {
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
                 let is_late = sent < self.replied_at.load(Ordering::Acquire);
-                let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
+                let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else {
+                    return;
+                };
                 // This request was sent before the last reply came, and answered later. If the machine was
                 // stopped in between, and neither clock shows it, this date is from before the stop.
                 if is_late && replies.estimate.is_contradicted_by(reply) {
@@ -189,7 +192,8 @@ impl TableClock {
             None => {}
         }
         let anything = Some((i64::MIN, i64::MAX));
-        let Some((lowest, highest)) = replies.estimate.offset().map_or(anything, ClockOffset::usable_micros) else {
+        let Some((lowest, highest)) = replies.estimate.offset().map_or(anything, ClockOffset::usable_micros)
+        else {
             return;
         };
         self.lowest.store(lowest, Ordering::Release);
@@ -221,15 +225,19 @@ impl TableClock {
     }
 
     fn publish(&self, mut replies: MutexGuard<'_, Replies>, received: Timestamp, local_minus_steady: i64) {
-        let Some(offset) = replies.estimate.offset().map(|offset| offset.of_clock_ahead_by(local_minus_steady)) else {
+        let Some(offset) =
+            replies.estimate.offset().map(|offset| offset.of_clock_ahead_by(local_minus_steady))
+        else {
             return;
         };
         // If the clock was set back, the gauge is updated as if a second had passed.
-        let publishes = replies.published_at.is_none_or(|at| at > received || received.since(at) >= PUBLISH_EVERY);
+        let publishes =
+            replies.published_at.is_none_or(|at| at > received || received.since(at) >= PUBLISH_EVERY);
         if publishes {
             replies.published_at = Some(received);
         }
-        let warns = offset.exceeds(WARN_ABOVE) && replies.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        let warns =
+            offset.exceeds(WARN_ABOVE) && replies.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
         if warns {
             replies.warned_at = Some(Instant::now());
         }

@@ -121,8 +121,9 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] if the table does not exist.
     pub fn load(&self, table: &str, rows: impl IntoIterator<Item = Put>) -> Result<usize, EngineError> {
-        let item =
-            |put: Put| put.item.into_iter().map(|(name, value)| (name.to_owned(), engine::value(value))).collect();
+        let item = |put: Put| {
+            put.item.into_iter().map(|(name, value)| (name.to_owned(), engine::value(value))).collect()
+        };
         let rows = rows.into_iter().map(item).collect();
         let loaded = self.database.import_items(table, rows, dynoxide::ImportOptions::default());
         loaded.map(|loaded| loaded.items_imported).map_err(failed("load"))
@@ -133,7 +134,8 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] if the table does not exist.
     pub fn row(&self, table: &str, key: &str) -> Result<Option<serde_json::Value>, EngineError> {
-        let request = serde_json::json!({ "TableName": table, "Key": { KEY: { "S": key } }, "ConsistentRead": true });
+        let request =
+            serde_json::json!({ "TableName": table, "Key": { KEY: { "S": key } }, "ConsistentRead": true });
         let (status, reply) = engine::answer(&self.database, "GetItem", request.to_string().as_bytes());
         let mut reply: serde_json::Value = serde_json::from_slice(&reply).unwrap_or_default();
         match status {

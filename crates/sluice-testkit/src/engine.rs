@@ -32,7 +32,9 @@ fn dispatch(database: &Database, operation: &str, body: &[u8]) -> Result<Vec<u8>
         "TransactWriteItems" => call(body, |request| database.transact_write_items(request)),
         "Query" => call(body, |request| database.query(request)),
         "Scan" => call(body, |request| database.scan(request)),
-        other => Err(DynoxideError::SerializationException(format!("the in-process engine has no operation {other}"))),
+        other => Err(DynoxideError::SerializationException(format!(
+            "the in-process engine has no operation {other}"
+        ))),
     }
 }
 
@@ -40,7 +42,8 @@ fn call<Request: DeserializeOwned, Reply: Serialize>(
     body: &[u8],
     operation: impl Fn(Request) -> Result<Reply, DynoxideError>,
 ) -> Result<Vec<u8>, DynoxideError> {
-    let request = serde_json::from_slice(body).map_err(|e| DynoxideError::SerializationException(e.to_string()))?;
+    let request =
+        serde_json::from_slice(body).map_err(|e| DynoxideError::SerializationException(e.to_string()))?;
     let reply = operation(request)?;
     serde_json::to_vec(&reply).map_err(|e| DynoxideError::InternalServerError(e.to_string()))
 }
@@ -50,8 +53,8 @@ pub(crate) fn value(operand: Operand) -> AttributeValue {
     match operand {
         Operand::Text(text) => AttributeValue::S(text),
         Operand::Number(number) => AttributeValue::N(number),
-        Operand::Map(entries) => {
-            AttributeValue::M(entries.into_iter().map(|(name, entry)| (name.into_owned(), value(entry))).collect())
-        }
+        Operand::Map(entries) => AttributeValue::M(
+            entries.into_iter().map(|(name, entry)| (name.into_owned(), value(entry))).collect(),
+        ),
     }
 }

@@ -64,7 +64,8 @@ impl Fault {
     /// fault).
     #[must_use]
     pub fn cancelled(codes: &[&str]) -> Self {
-        let reasons: Vec<_> = codes.iter().map(|code| json!({ "Code": code, "Message": "injected" })).collect();
+        let reasons: Vec<_> =
+            codes.iter().map(|code| json!({ "Code": code, "Message": "injected" })).collect();
         let message = format!(
             "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
             codes.join(", ")
@@ -79,7 +80,11 @@ impl Fault {
     /// A write that meets a transaction on the same item.
     #[must_use]
     pub fn conflict() -> Self {
-        Self::service("TransactionConflictException", 400, json!({ "message": "Transaction is ongoing for the item" }))
+        Self::service(
+            "TransactionConflictException",
+            400,
+            json!({ "message": "Transaction is ongoing for the item" }),
+        )
     }
 
     /// A request above the table's throughput.
@@ -190,7 +195,8 @@ struct Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { next, always, rights, signature_skew, refused_signatures, hides_date, draw: _, watch: _ } = self;
+        let Self { next, always, rights, signature_skew, refused_signatures, hides_date, draw: _, watch: _ } =
+            self;
         f.debug_struct("Lists")
             .field("next", next)
             .field("always", always)
@@ -222,7 +228,9 @@ impl Faults {
     /// late, or that is applied although its reply is lost, late, or an internal error; and conflicts of
     /// writes.
     pub fn at_random(&self, part: f64) {
-        self.draw(move |call| (call.operation.is_metered() && fastrand::f64() < part).then(|| Fault::at_random(call)));
+        self.draw(move |call| {
+            (call.operation.is_metered() && fastrand::f64() < part).then(|| Fault::at_random(call))
+        });
     }
 
     /// Calls `watch` for every request that the engine has answered, in the order of the answers, once for

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use aws_smithy_runtime_api::client::http::{
-    HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
+    HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector,
+    http_client_fn,
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
@@ -144,7 +145,9 @@ impl Link {
             }
             Some(Fault::StallBody) => self.send_breaking(name, operation, request, Arrival::Stalls).await,
             Some(Fault::CutBody) => self.send_breaking(name, operation, request, Arrival::Breaks).await,
-            Some(Fault::Trickle(every)) => self.send_breaking(name, operation, request, Arrival::Trickles(every)).await,
+            Some(Fault::Trickle(every)) => {
+                self.send_breaking(name, operation, request, Arrival::Trickles(every)).await
+            }
             Some(Fault::Late(by)) => {
                 let (link, name) = (self.clone(), name.to_owned());
                 tokio::spawn(async move {
@@ -266,7 +269,9 @@ impl Link {
                 400,
                 serde_json::json!({ "message": format!("Signature is {} s off", apart.as_secs()) }),
             );
-            let Fault::Answer { status, body } = fault else { unreachable!("an error of the service is an answer") };
+            let Fault::Answer { status, body } = fault else {
+                unreachable!("an error of the service is an answer")
+            };
             response(status, body.into_bytes())
         })
     }
@@ -306,7 +311,8 @@ async fn collected(body: SdkBody) -> Result<Bytes, ConnectorError> {
 
 fn response(status: u16, body: Vec<u8>) -> HttpResponse {
     let status = status.try_into().unwrap_or_else(|_| {
-        aws_smithy_runtime_api::http::StatusCode::try_from(500).unwrap_or_else(|_| unreachable!("500 is a status"))
+        aws_smithy_runtime_api::http::StatusCode::try_from(500)
+            .unwrap_or_else(|_| unreachable!("500 is a status"))
     });
     let mut response = HttpResponse::new(status, SdkBody::from(body));
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
@@ -316,6 +322,7 @@ fn response(status: u16, body: Vec<u8>) -> HttpResponse {
 
 fn broken(when: &str) -> ConnectorError {
     ConnectorError::io(
-        std::io::Error::new(std::io::ErrorKind::ConnectionReset, format!("the connection broke {when}")).into(),
+        std::io::Error::new(std::io::ErrorKind::ConnectionReset, format!("the connection broke {when}"))
+            .into(),
     )
 }

@@ -182,10 +182,15 @@ fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
 fn batch_read_units(request: &Value, reply: &Value) -> f64 {
     let tables = request["RequestItems"].as_object().into_iter().flatten();
     let of_table = |(table, wanted): (&String, &Value)| {
-        let read: Vec<u64> = reply["Responses"][table].as_array().into_iter().flatten().map(item_size).collect();
+        let read: Vec<u64> =
+            reply["Responses"][table].as_array().into_iter().flatten().map(item_size).collect();
         let asked = wanted["Keys"].as_array().map_or(0, Vec::len);
         let absent = std::iter::repeat_n(0, asked.saturating_sub(read.len()));
-        read.iter().copied().chain(absent).map(|bytes| units_of(bytes, &wanted["ConsistentRead"])).sum::<f64>()
+        read.iter()
+            .copied()
+            .chain(absent)
+            .map(|bytes| units_of(bytes, &wanted["ConsistentRead"]))
+            .sum::<f64>()
     };
     tables.map(of_table).sum()
 }

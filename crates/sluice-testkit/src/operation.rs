@@ -47,7 +47,10 @@ impl Operation {
 
     /// Whether the operation is about rows: the others cost no units.
     pub(crate) const fn is_metered(self) -> bool {
-        !matches!(self, Self::DescribeTable | Self::DescribeTimeToLive | Self::DescribeContinuousBackups | Self::Other)
+        !matches!(
+            self,
+            Self::DescribeTable | Self::DescribeTimeToLive | Self::DescribeContinuousBackups | Self::Other
+        )
     }
 
     pub(crate) const fn is_write(self) -> bool {

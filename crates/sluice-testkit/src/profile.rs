@@ -97,8 +97,11 @@ impl DynamoProfile {
     /// A service with the default latencies. On a paused clock, two runs with one seed are the same.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let service =
-            Service { held: HashSet::new(), throughput: Throughput::default(), random: fastrand::Rng::with_seed(seed) };
+        let service = Service {
+            held: HashSet::new(),
+            throughput: Throughput::default(),
+            random: fastrand::Rng::with_seed(seed),
+        };
         Self { latencies: Latencies::default(), service: Arc::new(Mutex::new(service)) }
     }
 

@@ -56,9 +56,14 @@ fn parts(operation: &str, request: &Value) -> Vec<(String, Vec<String>)> {
     };
     match operation {
         "TransactWriteItems" => {
-            let items = request["TransactItems"].as_array().into_iter().flatten().filter_map(Value::as_object);
+            let items =
+                request["TransactItems"].as_array().into_iter().flatten().filter_map(Value::as_object);
             let part = |(kind, part): (&String, &Value)| {
-                let action = if kind == "ConditionCheck" { "ConditionCheckItem".into() } else { format!("{kind}Item") };
+                let action = if kind == "ConditionCheck" {
+                    "ConditionCheckItem".into()
+                } else {
+                    format!("{kind}Item")
+                };
                 (action, key(part))
             };
             items.flatten().map(part).collect()
@@ -87,7 +92,9 @@ pub(crate) fn refusal(action: &str) -> Vec<u8> {
         "User: arn:aws:sts::000000000000:assumed-role/test is not authorized to perform: {action} on the table, because no \
          identity-based policy allows the {action} action"
     );
-    json!({ "__type": "com.amazon.coral.service#AccessDeniedException", "Message": message }).to_string().into_bytes()
+    json!({ "__type": "com.amazon.coral.service#AccessDeniedException", "Message": message })
+        .to_string()
+        .into_bytes()
 }
 
 #[cfg(test)]
@@ -99,7 +106,8 @@ mod tests {
         let rights = Rights::none().allow("dynamodb:UpdateItem").allow_on("dynamodb:DeleteItem", "lease#*");
         let transaction = |key: &str| {
             let key = json!({ KEY: { "S": key } });
-            json!({ "TransactItems": [{ "Delete": { "Key": key } }, { "Update": { "Key": key } }] }).to_string()
+            json!({ "TransactItems": [{ "Delete": { "Key": key } }, { "Update": { "Key": key } }] })
+                .to_string()
         };
         assert_eq!(rights.denied("TransactWriteItems", transaction("lease#a#b#1").as_bytes()), None);
         let denied = rights.denied("TransactWriteItems", transaction("a#b").as_bytes());

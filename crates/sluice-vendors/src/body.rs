@@ -10,8 +10,8 @@ const MAX_LEN: usize = 64 * 1_024;
 pub(crate) struct Body(Value);
 
 impl Body {
-    /// Of a list, as Google's streaming calls write it, the first element is read. Returns `None` for a body that is
-    /// too long, and for bytes that are no text.
+    /// Of a list, as Google's streaming calls write it, the first element is read. Returns `None` for a body
+    /// that is too long, and for bytes that are no text.
     pub(crate) fn parse(body: Option<&[u8]>) -> Option<Self> {
         let body = body.filter(|body| body.len() <= MAX_LEN)?;
         match serde_json::from_slice(body) {
@@ -23,8 +23,9 @@ impl Body {
 
     /// The values of all fields in which vendors name the kind of an error, in words that programs compare:
     /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.details.error_code`, Google's
-    /// `error.status` and the `reason` of its `ErrorInfo`, ElevenLabs' `detail.status` and `detail.code`, Mistral's
-    /// `code` and `type`, OpenRouter's `error.metadata.limit_source`, Amazon's `__type` without its namespace.
+    /// `error.status` and the `reason` of its `ErrorInfo`, ElevenLabs' `detail.status` and `detail.code`,
+    /// Mistral's `code` and `type`, OpenRouter's `error.metadata.limit_source`, Amazon's `__type` without its
+    /// namespace.
     fn codes(&self) -> impl Iterator<Item = &str> {
         const PLACES: &[&str] = &[
             "/error/code",
@@ -42,14 +43,16 @@ impl Body {
         named.map(|name| name.rsplit('#').next().unwrap_or(name)).chain(self.reasons())
     }
 
-    /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Amazon's `message`,
-    /// ElevenLabs' `detail.message`, or a text in the place of the object.
+    /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Amazon's
+    /// `message`, ElevenLabs' `detail.message`, or a text in the place of the object.
     pub(crate) fn message(&self) -> Option<&str> {
-        const PLACES: &[&str] = &["/error/message", "/message", "/Message", "/detail/message", "/error", "/detail", ""];
+        const PLACES: &[&str] =
+            &["/error/message", "/message", "/Message", "/detail/message", "/error", "/detail", ""];
         PLACES.iter().find_map(|place| self.0.pointer(place)?.as_str())
     }
 
-    /// Whether this is an error, and not another reply: it has an `error`, Amazon's `__type`, or the `type` `error`.
+    /// Whether this is an error, and not another reply: it has an `error`, Amazon's `__type`, or the `type`
+    /// `error`.
     pub(crate) fn is_error(&self) -> bool {
         let is_told = |place| self.0.pointer(place).is_some_and(|value| !value.is_null());
         is_told("/error") || is_told("/__type") || self.0.pointer("/type").is_some_and(|kind| kind == "error")
@@ -65,15 +68,16 @@ impl Body {
         self.codes().any(|named| named == code)
     }
 
-    /// Whether the message contains `words`, in upper or lower case. OpenRouter passes on what the vendor behind it said
-    /// as `error.metadata.raw`.
+    /// Whether the message contains `words`, in upper or lower case. OpenRouter passes on what the vendor
+    /// behind it said as `error.metadata.raw`.
     pub(crate) fn says(&self, words: &str) -> bool {
         let passed_on = self.0.pointer("/error/metadata/raw").and_then(Value::as_str);
         let words = words.to_lowercase();
         self.message().into_iter().chain(passed_on).any(|text| text.to_lowercase().contains(&words))
     }
 
-    /// When the quota that is used up is whole again, as OpenRouter repeats it from its header `X-RateLimit-Reset`.
+    /// When the quota that is used up is whole again, as OpenRouter repeats it from its header
+    /// `X-RateLimit-Reset`.
     pub(crate) fn reset(&self) -> Option<&str> {
         self.0.pointer("/error/metadata/headers/X-RateLimit-Reset")?.as_str()
     }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Implemented for `http::HeaderMap`, and for maps and lists of names and values. A client with a header type
 /// of its own implements the one method.
 pub trait Headers {
-    /// Calls `visit` with the name and the value of each header. A name that is there several times is visited
-    /// several times.
+    /// Calls `visit` with the name and the value of each header. A name that is there several times is
+    /// visited several times.
     fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8]));
 }
 
@@ -91,7 +91,10 @@ mod tests {
         const NAME: &str = "X-RateLimit-Limit-Requests";
         let sixty: &[&[u8]] = &[b"60"];
         let mut map = http::HeaderMap::new();
-        map.insert(http::HeaderName::from_bytes(NAME.as_bytes()).unwrap(), http::HeaderValue::from_static("60"));
+        map.insert(
+            http::HeaderName::from_bytes(NAME.as_bytes()).unwrap(),
+            http::HeaderValue::from_static("60"),
+        );
         assert_eq!(limit(&map), sixty);
         assert_eq!(limit(&[(NAME, "60")]), sixty);
         assert_eq!(limit(&vec![(NAME.to_owned(), "60".to_owned())]), sixty);

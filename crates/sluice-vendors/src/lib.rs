@@ -37,8 +37,8 @@ mod vendors;
 pub use fault::{HeaderFault, Unreadable};
 pub use headers::Headers;
 pub use profile::{
-    Counted, Counts, Enforced, Failed, Kept, Means, Profile, ProfileError, PublishedLimit, QuotaHeaders, RefusalRule,
-    Reserved, TokenCount, Unknown, Weights, Window,
+    Counted, Counts, Enforced, Failed, Kept, Means, Profile, ProfileError, PublishedLimit, QuotaHeaders,
+    RefusalRule, Reserved, TokenCount, Unknown, Weights, Window,
 };
 pub use quota::Quota;
 pub use reading::{HeaderReading, read, unknown_header};

@@ -24,8 +24,8 @@ pub struct Profile {
     /// Other first parts that mean the same vendor.
     #[serde(default)]
     pub also: Vec<String>,
-    /// The hosts of the vendor's API. One that begins with a dot stands for every host that ends with it. A `*` stands
-    /// for one or more characters other than a dot, such as a region.
+    /// The hosts of the vendor's API. One that begins with a dot stands for every host that ends with it. A
+    /// `*` stands for one or more characters other than a dot, such as a region.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// The quotas that the vendor reports in headers, one for each quota and window.
@@ -44,8 +44,8 @@ pub struct Profile {
     /// Limits that the vendor publishes.
     #[serde(default, deserialize_with = "limit::tables")]
     pub limits: Vec<PublishedLimit>,
-    /// Whether the headers `RateLimit` and `RateLimit-Policy` of the IETF are read, as for any vendor that has no
-    /// headers of its own.
+    /// Whether the headers `RateLimit` and `RateLimit-Policy` of the IETF are read, as for any vendor that
+    /// has no headers of its own.
     #[serde(skip)]
     pub reads_standard: bool,
 }
@@ -195,8 +195,8 @@ pub struct Failed {
     pub source: String,
 }
 
-/// Shorter windows over which a limit per minute is enforced: 60 a minute as 1 a second. A bucket with a large
-/// burst may be refused although its minute has room.
+/// Shorter windows over which a limit per minute is enforced: 60 a minute as 1 a second. A bucket with a
+/// large burst may be refused although its minute has room.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -251,8 +251,8 @@ pub enum Means {
 }
 
 impl Profile {
-    /// What a failed call keeps of what it took from a bucket of this type. If the vendor does not say, it keeps its
-    /// request and returns its tokens. A slot is always given back: the call is over.
+    /// What a failed call keeps of what it took from a bucket of this type. If the vendor does not say, it
+    /// keeps its request and returns its tokens. A slot is always given back: the call is over.
     #[must_use]
     pub fn kept_by_failure(&self, limit_type: LimitType) -> Kept {
         match limit_type {
@@ -265,9 +265,9 @@ impl Profile {
     /// How the tokens of a call to `model` count. `None` if the vendor does not say: then they count as used.
     #[must_use]
     pub fn tokens_of(&self, model: &str) -> Option<&TokenCount> {
-        self.tokens
-            .iter()
-            .find(|count| count.models.is_empty() || count.models.iter().any(|part| model.contains(part.as_str())))
+        self.tokens.iter().find(|count| {
+            count.models.is_empty() || count.models.iter().any(|part| model.contains(part.as_str()))
+        })
     }
 
     /// Whether the vendor answers at `host`.
@@ -299,6 +299,8 @@ impl QuotaHeaders {
 
     /// All header names of the quota.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        [&self.limit, &self.remaining, &self.in_use, &self.reset].into_iter().filter_map(|name| name.as_deref())
+        [&self.limit, &self.remaining, &self.in_use, &self.reset]
+            .into_iter()
+            .filter_map(|name| name.as_deref())
     }
 }

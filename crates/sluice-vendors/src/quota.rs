@@ -32,8 +32,8 @@ impl Quota {
     ///
     /// The last part of the name distinguishes kinds of tokens. `itpm`, `itpd` and what begins with `input`
     /// are input tokens; `otpm`, `otpd` and what begins with `output` are output tokens; what begins with
-    /// `project` are tokens of a project; what begins with `priority_itpm`, `priority_input` or the same of output are
-    /// tokens of a priority tier; all others are tokens of both directions.
+    /// `project` are tokens of a project; what begins with `priority_itpm`, `priority_input` or the same of
+    /// output are tokens of a priority tier; all others are tokens of both directions.
     #[must_use]
     pub fn of(dimension: &Dimension, limit_type: LimitType) -> Self {
         match limit_type {
@@ -43,11 +43,14 @@ impl Quota {
         }
     }
 
-    /// Whether what is said of this quota concerns `other`. What is said of tokens concerns those of every kind.
+    /// Whether what is said of this quota concerns `other`. What is said of tokens concerns those of every
+    /// kind.
     #[must_use]
     pub fn includes(self, other: Self) -> bool {
         let is_of_tokens = !matches!(other, Self::Requests | Self::Concurrency);
-        self == other || (self == Self::Tokens && is_of_tokens) || (other == Self::Tokens && self.is_directed())
+        self == other
+            || (self == Self::Tokens && is_of_tokens)
+            || (other == Self::Tokens && self.is_directed())
     }
 
     const fn is_directed(self) -> bool {
@@ -69,7 +72,8 @@ impl Quota {
             ("priority-o", Quota::PriorityOutputTokens),
         ];
         let metric = dimension.as_str().rsplit('#').next().unwrap_or_default();
-        let begins = |with: &str| metric.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+        let begins =
+            |with: &str| metric.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
         BEGINNINGS.iter().find(|(with, _)| begins(with)).map_or(Self::Tokens, |(_, quota)| *quota)
     }
 }
@@ -81,7 +85,9 @@ mod tests {
     #[test]
     fn the_last_part_of_the_name_tells_kinds_of_tokens_apart() {
         let of = |name: &str, limit_type| Quota::of(&Dimension::new(name).unwrap(), limit_type);
-        for name in ["anthropic#itpm", "anthropic#claude-opus#input_tokens", "a#Input-Tokens-Per-Minute", "a#ITPM"] {
+        for name in
+            ["anthropic#itpm", "anthropic#claude-opus#input_tokens", "a#Input-Tokens-Per-Minute", "a#ITPM"]
+        {
             assert_eq!(of(name, LimitType::Tokens), Quota::InputTokens, "{name}");
         }
         for name in ["anthropic#otpm", "anthropic#output-tokens"] {

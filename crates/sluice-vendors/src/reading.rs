@@ -17,8 +17,8 @@ mod window;
 /// What could be read about one quota, and what could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderReading {
-    /// What the reply said, for each window or family of headers that it has. A header that could not be read leaves
-    /// its field `None`.
+    /// What the reply said, for each window or family of headers that it has. A header that could not be read
+    /// leaves its field `None`.
     pub reported: Vec<Reported>,
     /// The headers that were present and could not be read: at most one for each field of each family.
     pub unreadable: Vec<Unreadable>,
@@ -30,10 +30,15 @@ const MAX_RESET: Duration = Duration::from_secs(31 * 86_400);
 /// The longest value that is parsed, in bytes: values of vendors have at most 40.
 const MAX_VALUE_LEN: usize = 128;
 
-/// Reads what a reply says about `quota`, at `now`. Empty if the headers are another vendor's, or absent. Of a header
-/// that is there several times, the strictest value counts.
+/// Reads what a reply says about `quota`, at `now`. Empty if the headers are another vendor's, or absent. Of
+/// a header that is there several times, the strictest value counts.
 #[must_use]
-pub fn read(profile: &Profile, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> HeaderReading {
+pub fn read(
+    profile: &Profile,
+    quota: Quota,
+    headers: &(impl Headers + ?Sized),
+    now: Timestamp,
+) -> HeaderReading {
     let headers = HeaderList::of(headers);
     let mut reading = HeaderReading::default();
     let mut reader = HeaderReader { headers: &headers, now, unreadable: &mut reading.unreadable };
@@ -48,8 +53,8 @@ pub fn read(profile: &Profile, quota: Quota, headers: &(impl Headers + ?Sized), 
     HeaderReading { reported, ..reading }
 }
 
-/// The name of a header that seems to report a limit, of a reply in which no header is one that `profile` reads. Such a
-/// reply says something that is not understood.
+/// The name of a header that seems to report a limit, of a reply in which no header is one that `profile`
+/// reads. Such a reply says something that is not understood.
 #[must_use]
 pub fn unknown_header<'a>(profile: &Profile, headers: &'a (impl Headers + ?Sized)) -> Option<&'a str> {
     let headers = HeaderList::of(headers);
@@ -89,8 +94,8 @@ impl HeaderReader<'_, '_> {
         Reported { window: window_of(&reported, names.window), ..reported }
     }
 
-    /// An amount. Several values may stand in one header, with commas between them, and each may have parameters after
-    /// a semicolon.
+    /// An amount. Several values may stand in one header, with commas between them, and each may have
+    /// parameters after a semicolon.
     fn amount(
         &mut self,
         name: Option<&str>,
@@ -123,7 +128,8 @@ impl HeaderReader<'_, '_> {
         self.field(name, parse, Duration::max)
     }
 
-    /// The strictest value of a header. If a value cannot be read, that is recorded, and the result is `None`.
+    /// The strictest value of a header. If a value cannot be read, that is recorded, and the result is
+    /// `None`.
     fn field<T>(
         &mut self,
         name: Option<&str>,
@@ -134,7 +140,9 @@ impl HeaderReader<'_, '_> {
         let mut all = None;
         for value in self.headers.values(name) {
             match text(value).and_then(&parse) {
-                Ok(Some(value)) => all = Some(if let Some(all) = all { strictest(all, value) } else { value }),
+                Ok(Some(value)) => {
+                    all = Some(if let Some(all) = all { strictest(all, value) } else { value })
+                }
                 Ok(None) => {}
                 Err(fault) => {
                     self.unreadable.push(Unreadable { name: name.to_owned(), fault });

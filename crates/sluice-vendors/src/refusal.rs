@@ -32,12 +32,14 @@ pub enum VendorRefusal {
     /// The allowance of a day, a month or the account is used up, or not paid for: a wait of minutes does not
     /// help.
     QuotaExhausted {
-        /// How long the vendor asks to wait, if it says. Some say seconds, after which the quota is still used up.
+        /// How long the vendor asks to wait, if it says. Some say seconds, after which the quota is still
+        /// used up.
         retry_after: Option<Duration>,
         /// It concerns one project or key alone, not all who share the account.
         alone: bool,
     },
-    /// The call alone is larger than the limit: no wait helps, and the vendor has no less than the bucket says.
+    /// The call alone is larger than the limit: no wait helps, and the vendor has no less than the bucket
+    /// says.
     TooLarge,
 }
 
@@ -70,7 +72,8 @@ pub fn classify(
         return None;
     }
     let headers = HeaderList::of(headers);
-    let refused = Refused { status: Some(status), body: Body::parse(body), type_header: type_header(&headers) };
+    let refused =
+        Refused { status: Some(status), body: Body::parse(body), type_header: type_header(&headers) };
     let retry_after = retry_after::wait(&headers, refused.body.as_ref(), now).wait;
     match refused.rule(profile) {
         Some(rule) => Some(meaning(rule.means, retry_after, rule.alone)),
@@ -78,12 +81,13 @@ pub fn classify(
     }
 }
 
-/// Classifies an error in a reply that began with a status of success, at `now`: an event of a stream, or an object with an
-/// `error`. `None` if `event` is no error, or not a refusal because of load.
+/// Classifies an error in a reply that began with a status of success, at `now`: an event of a stream, or an
+/// object with an `error`. `None` if `event` is no error, or not a refusal because of load.
 #[must_use]
 pub fn classify_event(profile: &Profile, event: &[u8], now: Timestamp) -> Option<VendorRefusal> {
     let body = Body::parse(Some(event)).filter(Body::is_error)?;
-    // OpenRouter writes the status that the error would have had (https://openrouter.ai/docs/api-reference/errors).
+    // OpenRouter writes the status that the error would have had
+    // (https://openrouter.ai/docs/api-reference/errors).
     let status = body.status();
     let refused = Refused { status, body: Some(body), type_header: None };
     let no_headers = HeaderList::of(&[] as &[(&str, &str)]);
@@ -94,8 +98,8 @@ pub fn classify_event(profile: &Profile, event: &[u8], now: Timestamp) -> Option
     }
 }
 
-/// The quota that the body of a refusal names: OpenAI's and Groq's type (`tokens`, `requests`), or words of the message
-/// ("output tokens per minute", "on requests per min (RPM)"). `None` if it names none.
+/// The quota that the body of a refusal names: OpenAI's and Groq's type (`tokens`, `requests`), or words of
+/// the message ("output tokens per minute", "on requests per min (RPM)"). `None` if it names none.
 #[must_use]
 pub fn refused_quota(body: Option<&[u8]>) -> Option<Quota> {
     const WORDS: &[(&str, Quota)] = &[
@@ -105,8 +109,9 @@ pub fn refused_quota(body: Option<&[u8]>) -> Option<Quota> {
         ("requests per", Quota::Requests),
     ];
     let body = Body::parse(body)?;
-    let of_type =
-        [("tokens", Quota::Tokens), ("requests", Quota::Requests)].into_iter().find(|(code, _)| body.has_code(code));
+    let of_type = [("tokens", Quota::Tokens), ("requests", Quota::Requests)]
+        .into_iter()
+        .find(|(code, _)| body.has_code(code));
     of_type.or_else(|| WORDS.iter().copied().find(|(words, _)| body.says(words))).map(|(_, quota)| quota)
 }
 
@@ -125,10 +130,12 @@ impl Refused<'_> {
 
     fn fits(&self, rule: &RefusalRule) -> bool {
         let has_status = |status| self.status.is_none_or(|own| own == status);
-        let has_code = |code: &str| self.type_header == Some(code) || self.body.iter().any(|body| body.has_code(code));
+        let has_code =
+            |code: &str| self.type_header == Some(code) || self.body.iter().any(|body| body.has_code(code));
         let says = |words: &str| self.body.iter().any(|body| body.says(words));
-        let names =
-            |quota: &str| self.body.iter().flat_map(Body::used_up_quotas).any(|used_up| used_up.contains(quota));
+        let names = |quota: &str| {
+            self.body.iter().flat_map(Body::used_up_quotas).any(|used_up| used_up.contains(quota))
+        };
         // A status alone says nothing about an event.
         let is_of_status = rule.code.is_none() && rule.message.is_none() && rule.quota.is_none();
         (self.status.is_some() || !is_of_status)

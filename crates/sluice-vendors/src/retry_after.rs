@@ -11,8 +11,9 @@ use crate::{reading, time};
 
 mod message;
 
-/// The longest wait that is returned: 31 days, the longest window of a quota. A longer one counts as this long, and is
-/// reported as [`HeaderFault::TooLong`]: it is a date in another unit or comes from a wrong clock.
+/// The longest wait that is returned: 31 days, the longest window of a quota. A longer one counts as this
+/// long, and is reported as [`HeaderFault::TooLong`]: it is a date in another unit or comes from a wrong
+/// clock.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(31 * 86_400);
 
 /// How long a refusal asks to wait.
@@ -25,8 +26,8 @@ pub struct RetryAfter {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Reads how long a refusal asks to wait, at `now`. The first of these that is present and readable is used; of a header
-/// that is there several times, the longest wait:
+/// Reads how long a refusal asks to wait, at `now`. The first of these that is present and readable is used;
+/// of a header that is there several times, the longest wait:
 ///
 /// 1. `retry-after-ms`, which OpenAI and Azure add for precision
 ///    (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>), and Azure's
@@ -46,11 +47,13 @@ pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: 
 }
 
 /// Whether the vendor says that the same call is worth another try: `x-should-retry`
-/// (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>). `None` if it does not say.
+/// (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>). `None` if it does not
+/// say.
 #[must_use]
 pub fn should_retry(headers: &(impl Headers + ?Sized)) -> Option<bool> {
     let headers = HeaderList::of(headers);
-    let mut said = headers.values("x-should-retry").filter_map(|value| reading::text(value).ok()?.parse::<bool>().ok());
+    let mut said =
+        headers.values("x-should-retry").filter_map(|value| reading::text(value).ok()?.parse::<bool>().ok());
     let first = said.next()?;
     Some(said.fold(first, |all, said| all && said))
 }
@@ -76,7 +79,12 @@ pub(crate) fn wait(headers: &HeaderList<'_>, body: Option<&Body>, now: Timestamp
 }
 
 impl RetryAfter {
-    fn header(&mut self, headers: &HeaderList<'_>, name: &str, parse: impl Fn(&str) -> Result<Duration, HeaderFault>) {
+    fn header(
+        &mut self,
+        headers: &HeaderList<'_>,
+        name: &str,
+        parse: impl Fn(&str) -> Result<Duration, HeaderFault>,
+    ) {
         let all: Result<Vec<Duration>, _> =
             headers.values(name).map(|value| reading::text(value).and_then(&parse)).collect();
         self.take(name, all.map(|all| all.into_iter().max()).transpose());

@@ -42,8 +42,8 @@ pub(crate) fn milliseconds(text: &str) -> Option<Duration> {
     from_nanos(times(text, NANOS_PER_SEC / 1_000)?)
 }
 
-/// From `now` until what `text` names: a span (`6m0s`), seconds, a Unix time in seconds or milliseconds, an RFC 3339
-/// instant or an HTTP date. A number above 30 years is a Unix time.
+/// From `now` until what `text` names: a span (`6m0s`), seconds, a Unix time in seconds or milliseconds, an
+/// RFC 3339 instant or an HTTP date. A number above 30 years is a Unix time.
 pub(crate) fn until(text: &str, now: Timestamp) -> Option<Duration> {
     until_number(text, now)
         .or_else(|| span(text))
@@ -139,10 +139,14 @@ mod tests {
         assert_eq!(span("1.5us"), Some(Duration::from_nanos(1_500)));
         assert_eq!(span("3\u{b5}s"), span("3\u{3bc}s"));
         assert_eq!(span("0.1ns"), Some(Duration::from_nanos(1)), "later, not sooner");
-        for text in ["", "s", "1", "60", "-1s", "+1s", "1s ", "1d", "1 s", "1.2.3s", ".s", "1sm", "1S", "\u{661}s"] {
+        for text in
+            ["", "s", "1", "60", "-1s", "+1s", "1s ", "1d", "1 s", "1.2.3s", ".s", "1sm", "1S", "\u{661}s"]
+        {
             assert_eq!(span(text), None, "{text:?}");
         }
-        for text in ["99999999999999999999h", "9999999999999999999999999999999999999999s", "18446744073709551616s"] {
+        for text in
+            ["99999999999999999999h", "9999999999999999999999999999999999999999s", "18446744073709551616s"]
+        {
             assert_eq!(span(text), None, "{text:?}");
         }
     }
@@ -169,7 +173,9 @@ mod tests {
         assert_eq!(until("2024-01-31T12:00:30+00:00"), Some(Duration::from_secs(30)));
         assert_eq!(until("2024-01-31T14:00:30+02:00"), Some(Duration::from_secs(30)));
         assert_eq!(until("2024-01-31T08:30:30-03:30"), Some(Duration::from_secs(30)));
-        for text in ["", "2024-01-31", "2024-01-31T12:00:30", "2024-02-31T12:00:30Z", "1706702430", "12:00:30+24:00"] {
+        for text in
+            ["", "2024-01-31", "2024-01-31T12:00:30", "2024-02-31T12:00:30Z", "1706702430", "12:00:30+24:00"]
+        {
             assert_eq!(until(text), None, "{text:?}");
         }
         assert_eq!(until_http_date("Wed, 31 Jan 2024 12:00:30 GMT", now), Some(Duration::from_secs(30)));

@@ -63,8 +63,8 @@ impl Vendors {
         self
     }
 
-    /// The vendor that the first part of a bucket's name gives, in upper or lower case. For a name that is not known,
-    /// [`Vendors::other`].
+    /// The vendor that the first part of a bucket's name gives, in upper or lower case. For a name that is
+    /// not known, [`Vendors::other`].
     #[must_use]
     pub fn of(&self, dimension: &Dimension) -> &Arc<Profile> {
         let name = dimension.as_str().split('#').next().unwrap_or_default();
@@ -83,7 +83,8 @@ impl Vendors {
         self.profiles.iter().rev().find(|profile| profile.is_at(host))
     }
 
-    /// A vendor that is not known: whichever family of headers is present is read, and nothing else is assumed.
+    /// A vendor that is not known: whichever family of headers is present is read, and nothing else is
+    /// assumed.
     #[must_use]
     pub fn other(&self) -> &Arc<Profile> {
         &self.other

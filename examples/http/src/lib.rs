@@ -1,4 +1,5 @@
-//! One program for each HTTP client, with Sluice and without, and a vendor that judges their calls for itself.
+//! One program for each HTTP client, with Sluice and without, and a vendor that judges their calls for
+//! itself.
 
 pub mod vendor;
 

@@ -1,4 +1,5 @@
-//! Runs one of the programs: `programs reqwest with http://127.0.0.1:1234` prints how many of its calls succeeded.
+//! Runs one of the programs: `programs reqwest with http://127.0.0.1:1234` prints how many of its calls
+//! succeeded.
 
 use sluice_http_examples::{BoxError, programs};
 

@@ -1,4 +1,5 @@
-//! What the limiter adds to a call beyond its waiting: the same call to a vendor in this process, with and without.
+//! What the limiter adds to a call beyond its waiting: the same call to a vendor in this process, with and
+//! without.
 //!
 //! `cargo run --release -p sluice-http-examples --bin overhead`
 
@@ -16,7 +17,8 @@ use sluice_testkit::EmbeddedDynamo;
 use tower::{Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 const CALLS: usize = 20_000;
-const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Good morning"}]}"#;
+const BODY: &str =
+    r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Good morning"}]}"#;
 const REPLY: &str =
     r#"{"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 12}}"#;
 

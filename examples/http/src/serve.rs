@@ -1,4 +1,5 @@
-//! Serves the vendor for programs in other languages, and prints its address. `GET /books` returns what it saw.
+//! Serves the vendor for programs in other languages, and prints its address. `GET /books` returns what it
+//! saw.
 
 use sluice_http_examples::BoxError;
 use sluice_http_examples::vendor::Vendor;

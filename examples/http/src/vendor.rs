@@ -1,5 +1,5 @@
-//! A vendor that judges its callers by its own books, without any code of Sluice. It speaks the chat completions of
-//! OpenAI, the messages of Anthropic and the converse calls of Amazon Bedrock.
+//! A vendor that judges its callers by its own books, without any code of Sluice. It speaks the chat
+//! completions of OpenAI, the messages of Anthropic and the converse calls of Amazon Bedrock.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -115,8 +115,7 @@ impl Vendor {
         }
         if books.level < 1.0 || books.running >= AT_ONCE {
             books.refused += 1;
-            let error =
-                r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
+            let error = r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
             let headers = [(header::CONTENT_TYPE, "application/json"), (header::RETRY_AFTER, "1")];
             return Err(Box::new((StatusCode::TOO_MANY_REQUESTS, headers, error).into_response()));
         }
@@ -132,8 +131,9 @@ impl Vendor {
     /// A reply in pieces. The call runs until the last one is sent, or the connection is dropped.
     fn stream(&self, content_type: &'static str, pieces: Vec<Vec<u8>>, running: Running) -> Response {
         let breaks_off = self.books.lock().breaks_off;
-        let pieces =
-            futures_util::stream::unfold((pieces.into_iter(), running), move |(mut pieces, running)| async move {
+        let pieces = futures_util::stream::unfold(
+            (pieces.into_iter(), running),
+            move |(mut pieces, running)| async move {
                 let piece = pieces.next()?;
                 sleep(Duration::from_millis(5)).await;
                 if breaks_off && pieces.len() == 1 {
@@ -141,7 +141,8 @@ impl Vendor {
                     std::future::pending::<()>().await;
                 }
                 Some((Ok::<_, Infallible>(Bytes::from(piece)), (pieces, running)))
-            });
+            },
+        );
         ([(header::CONTENT_TYPE, content_type)], Body::from_stream(pieces)).into_response()
     }
 }
@@ -149,7 +150,8 @@ impl Vendor {
 /// What the vendor saw, for programs that are not in this process.
 async fn books(State(vendor): State<Vendor>) -> Response {
     let books = vendor.books();
-    axum::Json(json!({"answered": books.answered, "refused": books.refused, "billed": books.billed})).into_response()
+    axum::Json(json!({"answered": books.answered, "refused": books.refused, "billed": books.billed}))
+        .into_response()
 }
 
 async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {
@@ -180,8 +182,7 @@ async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {
     }
     sleep(Duration::from_millis(20)).await;
     drop(running);
-    let choice =
-        json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Good morning"}});
+    let choice = json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Good morning"}});
     let reply = json!({
         "id": "1", "object": "chat.completion", "created": 1, "model": "small", "choices": [choice], "usage": usage,
     });
@@ -196,7 +197,8 @@ async fn responses(State(vendor): State<Vendor>) -> Response {
     };
     drop(running);
     let usage = json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output});
-    axum::Json(json!({"object": "response", "status": "completed", "output": [], "usage": usage})).into_response()
+    axum::Json(json!({"object": "response", "status": "completed", "output": [], "usage": usage}))
+        .into_response()
 }
 
 /// Google's.
@@ -206,7 +208,8 @@ async fn generate_content(State(vendor): State<Vendor>) -> Response {
         Err(refusal) => return *refusal,
     };
     drop(running);
-    let usage = json!({"promptTokenCount": input, "candidatesTokenCount": output, "totalTokenCount": input + output});
+    let usage =
+        json!({"promptTokenCount": input, "candidatesTokenCount": output, "totalTokenCount": input + output});
     axum::Json(json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage})).into_response()
 }
 
@@ -221,7 +224,10 @@ async fn messages(State(vendor): State<Vendor>, body: Bytes) -> Response {
         let usage = json!({"input_tokens": input, "output_tokens": 1});
         let pieces = vec![
             event("message_start", json!({"type": "message_start", "message": {"usage": usage}})),
-            event("content_block_delta", json!({"type": "content_block_delta", "delta": {"text": "Good morning"}})),
+            event(
+                "content_block_delta",
+                json!({"type": "content_block_delta", "delta": {"text": "Good morning"}}),
+            ),
             event(
                 "message_delta",
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": output}}),
@@ -233,7 +239,8 @@ async fn messages(State(vendor): State<Vendor>, body: Bytes) -> Response {
     sleep(Duration::from_millis(20)).await;
     drop(running);
     let usage = json!({"input_tokens": input, "output_tokens": output});
-    axum::Json(json!({"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage})).into_response()
+    axum::Json(json!({"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage}))
+        .into_response()
 }
 
 async fn converse(State(vendor): State<Vendor>) -> Response {
@@ -241,7 +248,9 @@ async fn converse(State(vendor): State<Vendor>) -> Response {
         Ok(begun) => begun,
         Err(refusal) => {
             let mut refusal = *refusal;
-            refusal.headers_mut().insert("x-amzn-errortype", header::HeaderValue::from_static("ThrottlingException"));
+            refusal
+                .headers_mut()
+                .insert("x-amzn-errortype", header::HeaderValue::from_static("ThrottlingException"));
             return refusal;
         }
     };
@@ -250,7 +259,8 @@ async fn converse(State(vendor): State<Vendor>) -> Response {
     let message = json!({"message": {"role": "assistant", "content": [{"text": "Good morning"}]}});
     let usage = json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output});
     let metrics = json!({"latencyMs": 20});
-    axum::Json(json!({"output": message, "stopReason": "end_turn", "usage": usage, "metrics": metrics})).into_response()
+    axum::Json(json!({"output": message, "stopReason": "end_turn", "usage": usage, "metrics": metrics}))
+        .into_response()
 }
 
 async fn converse_stream(State(vendor): State<Vendor>) -> Response {

@@ -1,5 +1,5 @@
-//! A batch of 2,000 calls beside a product that answers people. The batch is a share of its own, in the background: it takes
-//! what the product leaves, and the product never waits for it.
+//! A batch of 2,000 calls beside a product that answers people. The batch is a share of its own, in the
+//! background: it takes what the product leaves, and the product never waits for it.
 
 use std::time::Duration;
 
@@ -25,11 +25,16 @@ async fn summarize(sluice: &Client, vendor: &Vendor, text: &str) -> Result<Answe
 
 /// One text that fails does not end the batch.
 async fn batch(sluice: &Client, vendor: &Vendor, texts: Vec<String>) -> Vec<Result<Answer, BoxError>> {
-    stream::iter(texts).map(async |text| summarize(sluice, vendor, &text).await).buffer_unordered(200).collect().await
+    stream::iter(texts)
+        .map(async |text| summarize(sluice, vendor, &text).await)
+        .buffer_unordered(200)
+        .collect()
+        .await
 }
 
-/// What people ask the product, 20 times a second while the batch runs. Returns how many calls started at once, how many did
-/// not, and how many met a cool-down: the vendor refuses a call now and then, and asks everybody for a pause.
+/// What people ask the product, 20 times a second while the batch runs. Returns how many calls started at
+/// once, how many did not, and how many met a cool-down: the vendor refuses a call now and then, and asks
+/// everybody for a pause.
 async fn people(sluice: &Client, vendor: &Vendor) -> Result<[usize; 3], BoxError> {
     let [mut at_once, mut late, mut paused] = [0, 0, 0];
     let mut questions = interval(Duration::from_millis(50));
@@ -54,7 +59,8 @@ async fn people(sluice: &Client, vendor: &Vendor) -> Result<[usize; 3], BoxError
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "the result of the example")]
 async fn main() -> Result<(), BoxError> {
-    // As `[bucket.shares]` in a file of limits: search has half of each limit, its batch a tenth, last of all.
+    // As `[bucket.shares]` in a file of limits: search has half of each limit, its batch a tenth, last of
+    // all.
     let shares = [("search", "0.5", false), ("search/batch", "0.1", true)];
     let second = Duration::from_secs(1);
     let vendor = Vendor::new(second, 400, 20_000);
@@ -69,7 +75,9 @@ async fn main() -> Result<(), BoxError> {
         "{answers} answers of the batch, {} refused above the limits, {} by chance",
         refused.above, refused.by_chance
     );
-    println!("{at_once} questions of people started at once, {late} did not, {paused} met a cool-down of the vendor");
+    println!(
+        "{at_once} questions of people started at once, {late} did not, {paused} met a cool-down of the vendor"
+    );
     assert_eq!((answers, refused.above, at_once + paused, late), (2_000, 0, 60, 0));
     assert!(at_once > 0);
     Ok(())

@@ -1,5 +1,5 @@
-//! Three products read texts aloud at a vendor that limits calls at once. Each call holds a slot; a product that wants more
-//! than there are waits its turn.
+//! Three products read texts aloud at a vendor that limits calls at once. Each call holds a slot; a product
+//! that wants more than there are waits its turn.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const SLOTS: Dimension = Dimension::constant("elevenlabs#concurrent");
 const PLAN: i32 = 5;
 
 async fn read_aloud(sluice: &Client, voices: &Voices, text: &str) -> Result<Vec<u8>, BoxError> {
-    // `retry`: should the vendor refuse a call all the same, the slot goes back, and the call waits and tries again.
+    // `retry`: should the vendor refuse a call all the same, the slot goes back, and the call waits and tries
+    // again.
     let slot = sluice.slot(SLOTS).max_wait(Duration::from_secs(60)).retry(3);
     slot.run(async |slot| {
         let reply = voices.speak(text).await;
@@ -42,7 +43,9 @@ async fn main() -> Result<(), BoxError> {
     };
     let spoken: usize = try_join_all(["audiobooks", "support", "news"].map(product)).await?.into_iter().sum();
     let (peak, refused) = (voices.peak().await, voices.refused().await);
-    println!("{spoken} texts spoken, {peak} of {PLAN} calls at once at most, {refused} refused by the vendor");
+    println!(
+        "{spoken} texts spoken, {peak} of {PLAN} calls at once at most, {refused} refused by the vendor"
+    );
     assert_eq!((spoken, peak, refused), (120, PLAN, 0));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A Lambda function behind SQS. What may start soon waits inside the function; what starts later goes back into the queue
-//! with its booked start; what fails comes again, alone of its batch.
+//! A Lambda function behind SQS. What may start soon waits inside the function; what starts later goes back
+//! into the queue with its booked start; what fails comes again, alone of its batch.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -49,10 +49,12 @@ impl Function {
 
     async fn work(&self, message: &SqsMessage, until: SystemTime) -> Result<(), BoxError> {
         let text = message.body.as_deref().unwrap_or_default();
-        let attribute = message.message_attributes.get("ticket").and_then(|ticket| ticket.string_value.as_deref());
+        let attribute =
+            message.message_attributes.get("ticket").and_then(|ticket| ticket.string_value.as_deref());
         let mut ticket: Option<Ticket> = attribute.and_then(|text| text.parse().ok());
         loop {
-            // A refusal books a start. The next round, here or in the next delivery, comes with it and keeps its place.
+            // A refusal books a start. The next round, here or in the next delivery, comes with it and keeps
+            // its place.
             let request = Request::from([RPM, TPM]).cost(TPM, text.len() + 20);
             let request = request.ticket_within(Duration::from_secs(900)).with_ticket(ticket.take());
             let (wait, delay_seconds) = match self.sluice.acquire(request).await? {
@@ -93,7 +95,8 @@ impl Function {
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "the result of the example")]
 async fn main() -> Result<(), BoxError> {
-    // Tickets need a bucket that takes more than a second to fill: a late ticket would be worth nothing in a smaller one.
+    // Tickets need a bucket that takes more than a second to fill: a late ticket would be worth nothing in a
+    // smaller one.
     let window = Duration::from_secs(3);
     let vendor = Vendor::new(window, 60, 60_000);
     let sluice = sluice(window, (RPM, 60), (TPM, 60_000)).await?;

@@ -86,7 +86,8 @@ async fn main() -> Result<(), BoxError> {
     let address = listener.local_addr()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve(Arc::clone(&app), listener, async { drop(stopped.await) }));
-    let readers: Vec<_> = (0..200).map(|at| tokio::spawn(ask(address, format!("a question, number {at}")))).collect();
+    let readers: Vec<_> =
+        (0..200).map(|at| tokio::spawn(ask(address, format!("a question, number {at}")))).collect();
     let mut answered = 0;
     for reader in readers {
         answered += usize::from(reader.await??.starts_with("HTTP/1.1 200"));

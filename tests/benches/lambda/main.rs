@@ -1,8 +1,9 @@
-//! `cargo bench -p sluice-tests --bench lambda [-- ROWS]`: the size of the function's archive, its start, and its memory while it
-//! sweeps a million lease rows, of which a tenth are ended. Build the archive first: `task build:lambda ARCH=x86_64`.
+//! `cargo bench -p sluice-tests --bench lambda [-- ROWS]`: the size of the function's archive, its start, and
+//! its memory while it sweeps a million lease rows, of which a tenth are ended. Build the archive first:
+//! `task build:lambda ARCH=x86_64`.
 //!
-//! The function runs as it does in Lambda, against a stand-in for the Runtime API and the embedded engine, both in this
-//! process. The figures are this machine's, not AWS's.
+//! The function runs as it does in Lambda, against a stand-in for the Runtime API and the embedded engine,
+//! both in this process. The figures are this machine's, not AWS's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 #![allow(clippy::cast_precision_loss, unreachable_pub)]
 
@@ -21,7 +22,8 @@ mod runtime;
 use runtime::Runtime;
 
 const TABLE: &str = "ontopix-vendor-buckets-bench";
-const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/lambda/sluice-reconciler/bootstrap.zip");
+const ARCHIVE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../target/lambda/sluice-reconciler/bootstrap.zip");
 const BUCKETS: usize = 200;
 const STARTS: usize = 15;
 const MOST_ZIP_BYTES: u64 = 5_000_000;
@@ -56,10 +58,15 @@ async fn main() -> ExitCode {
     let leases = rows::table(dynamo.clock().now(), BUCKETS, rows, rows / 10);
     dynamo.load(TABLE, leases.chain([rows::directory(BUCKETS)])).unwrap();
     let (report, memory) = sweep(&bootstrap, &server.endpoint_url()).await;
-    for figure in ["rows_scanned", "restored", "recounted", "left", "requests", "duration_ms", "errorMessage"] {
+    for figure in ["rows_scanned", "restored", "recounted", "left", "requests", "duration_ms", "errorMessage"]
+    {
         println!("  {figure}: {}", report[figure]);
     }
-    println!("peak resident memory: {:.1} MB (wanted: {} at most)", memory as f64 / 1_024.0, MOST_MEMORY_KB / 1_024);
+    println!(
+        "peak resident memory: {:.1} MB (wanted: {} at most)",
+        memory as f64 / 1_024.0,
+        MOST_MEMORY_KB / 1_024
+    );
     std::fs::remove_dir_all(&folder).unwrap();
     let done = report["restored"] == rows / 10 && report["rows_scanned"] == rows + BUCKETS + 1;
     // The start is told and not judged: a busy machine would decide it.
@@ -70,7 +77,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The engine would sort the whole table for each page of a parallel scan: at this size, longer than the function waits.
+/// The engine would sort the whole table for each page of a parallel scan: at this size, longer than the
+/// function waits.
 fn index(file: &Path) {
     let engine = rusqlite::Connection::open(file).unwrap();
     engine.execute(&format!("CREATE INDEX by_segment ON \"{TABLE}\" (hash_prefix, pk, sk)"), []).unwrap();
@@ -78,7 +86,8 @@ fn index(file: &Path) {
 
 fn unpack(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
-    let unpacked = Command::new("python3").args(["-m", "zipfile", "-e", ARCHIVE]).arg(folder).status().unwrap();
+    let unpacked =
+        Command::new("python3").args(["-m", "zipfile", "-e", ARCHIVE]).arg(folder).status().unwrap();
     assert!(unpacked.success(), "the archive cannot be unpacked");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.join("bootstrap"), executable).unwrap();

@@ -71,7 +71,8 @@ impl Runtime {
 
     /// How long the process took to ask for its first event.
     pub(crate) async fn first_next(&mut self) -> Duration {
-        let asked = tokio::time::timeout(PATIENCE, self.asked.recv()).await.expect("the function starts").unwrap();
+        let asked =
+            tokio::time::timeout(PATIENCE, self.asked.recv()).await.expect("the function starts").unwrap();
         asked - self.started
     }
 

@@ -1,9 +1,10 @@
-//! `cargo bench -p sluice-tests --bench sweep`: the sweep beside the way of the first SDK's reconciler (a scan, then a read and a
-//! transaction for each lease, one after another), on one engine, in virtual time with DynamoDB's latencies.
+//! `cargo bench -p sluice-tests --bench sweep`: the sweep beside the way of the first SDK's reconciler (a
+//! scan, then a read and a transaction for each lease, one after another), on one engine, in virtual time
+//! with DynamoDB's latencies.
 //!
-//! The latencies are modelled, not measured on AWS. For the original way they are the averages of the zae-limiter load tests
-//! plus a millisecond of network; for the sweep, whose requests are larger, the 99th percentile of a transaction of five
-//! actions, for every request. That is against the sweep.
+//! The latencies are modelled, not measured on AWS. For the original way they are the averages of the
+//! zae-limiter load tests plus a millisecond of network; for the sweep, whose requests are larger, the 99th
+//! percentile of a transaction of five actions, for every request. That is against the sweep.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 #![allow(clippy::cast_precision_loss, unreachable_pub)]
 
@@ -50,7 +51,10 @@ struct Figures {
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> ExitCode {
-    println!("{LEASES} ended leases over {BUCKETS} concurrency buckets, {} s, latencies modelled", TIMEOUT.as_secs());
+    println!(
+        "{LEASES} ended leases over {BUCKETS} concurrency buckets, {} s, latencies modelled",
+        TIMEOUT.as_secs()
+    );
     let original = original().await;
     let sweep = sweep().await;
     println!();
@@ -72,7 +76,11 @@ async fn main() -> ExitCode {
     let fewer = original.requests_per_lease() / sweep.requests_per_lease();
     println!();
     println!("{fewer:.0} times fewer requests for each restored lease (wanted: {FEWER:.0})");
-    println!("all restored within {} s: {}", TIMEOUT.as_secs(), if sweep.restored == LEASES { "yes" } else { "no" });
+    println!(
+        "all restored within {} s: {}",
+        TIMEOUT.as_secs(),
+        if sweep.restored == LEASES { "yes" } else { "no" }
+    );
     let met = fewer >= FEWER && sweep.restored == LEASES && sweep.took < TIMEOUT;
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,5 +1,6 @@
-//! The first SDK's reconciler, as its operations page describes it: a scan for ended leases; for each, a read of its bucket, and a
-//! transaction that restores the slots under a capacity guard and deletes the lease. One after another.
+//! The first SDK's reconciler, as its operations page describes it: a scan for ended leases; for each, a read
+//! of its bucket, and a transaction that restores the slots under a capacity guard and deletes the lease. One
+//! after another.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, TransactWriteItem, Update};
@@ -37,15 +38,25 @@ pub(crate) async fn sweep(dynamo: &Client, table: &str, now: Timestamp, deadline
     }
 }
 
-async fn restore(dynamo: &Client, table: &str, lease: &AttributeValue, dimension: &AttributeValue, cost: f64) {
-    let bucket = dynamo.get_item().table_name(table).key(KEY, dimension.clone()).send().await.unwrap().item.unwrap();
+async fn restore(
+    dynamo: &Client,
+    table: &str,
+    lease: &AttributeValue,
+    dimension: &AttributeValue,
+    cost: f64,
+) {
+    let bucket =
+        dynamo.get_item().table_name(table).key(KEY, dimension.clone()).send().await.unwrap().item.unwrap();
     let update = Update::builder()
         .table_name(table)
         .key(KEY, dimension.clone())
         .update_expression("SET tokens = tokens + :cost")
         .condition_expression("tokens <= :max_tokens")
         .expression_attribute_values(":cost", AttributeValue::N(cost.to_string()))
-        .expression_attribute_values(":max_tokens", AttributeValue::N((number(&bucket[CAPACITY]) - cost).to_string()))
+        .expression_attribute_values(
+            ":max_tokens",
+            AttributeValue::N((number(&bucket[CAPACITY]) - cost).to_string()),
+        )
         .build()
         .unwrap();
     let delete = Delete::builder().table_name(table).key(KEY, lease.clone()).build().unwrap();

@@ -1,8 +1,9 @@
-//! The lanes of the SDK, built on the primitives of a concurrency checker (`shuttle`), which runs their tasks in random orders: the
-//! hand-over of a service from its caller's task to its own, callers that are dropped at any moment, runtimes that end, and wake-ups.
+//! The lanes of the SDK, built on the primitives of a concurrency checker (`shuttle`), which runs their tasks
+//! in random orders: the hand-over of a service from its caller's task to its own, callers that are dropped
+//! at any moment, runtimes that end, and wake-ups.
 //!
-//! `queue.rs` is the file that the SDK compiles. What it takes from the SDK stands here again as far as it needs: how long a pause is
-//! and why a caller waits does not matter for the order of tasks.
+//! `queue.rs` is the file that the SDK compiles. What it takes from the SDK stands here again as far as it
+//! needs: how long a pause is and why a caller waits does not matter for the order of tasks.
 #![allow(dead_code, unreachable_pub)]
 
 /// The files of the SDK.

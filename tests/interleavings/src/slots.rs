@@ -1,4 +1,5 @@
-//! A lane before a bucket of slots, as small as it can be: the service grants what is free and lets the others wait.
+//! A lane before a bucket of slots, as small as it can be: the service grants what is free and lets the
+//! others wait.
 
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Mutex};

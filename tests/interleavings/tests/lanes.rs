@@ -1,5 +1,5 @@
-//! What holds in every order of tasks that was drawn. A task that is never run again is a deadlock, which the checker reports with the
-//! schedule that led to it.
+//! What holds in every order of tasks that was drawn. A task that is never run again is a deadlock, which the
+//! checker reports with the schedule that led to it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::future::Future;
@@ -12,7 +12,8 @@ use sluice_interleavings::slots::{Ask, Bucket};
 
 /// Runs for each promise: an order of tasks is drawn for each.
 const RUNS: usize = 3_000;
-/// Changes of priority in a run of the second scheduler, which finds what few changes in the right places take.
+/// Changes of priority in a run of the second scheduler, which finds what few changes in the right places
+/// take.
 const DEPTH: usize = 3;
 
 fn check(run: fn()) {
@@ -45,7 +46,8 @@ fn leaver(bucket: &Arc<Bucket>, who: usize) -> Pin<Box<dyn Future<Output = ()> +
     Box::pin(async move {
         let mut taking = Box::pin(bucket.take(who));
         for _ in 0..shuttle::rand::thread_rng().gen_range(0..4) {
-            let is_over = std::future::poll_fn(|context| Poll::Ready(taking.as_mut().poll(context).is_ready())).await;
+            let is_over =
+                std::future::poll_fn(|context| Poll::Ready(taking.as_mut().poll(context).is_ready())).await;
             if is_over {
                 return;
             }
@@ -77,7 +79,8 @@ fn callers_that_are_dropped_hold_nobody_up_and_lose_nothing() {
     });
 }
 
-/// A pause ends by a wake-up alone here: one that is held through it is a deadlock, since it gives what the other waits for.
+/// A pause ends by a wake-up alone here: one that is held through it is a deadlock, since it gives what the
+/// other waits for.
 #[test]
 fn who_does_not_wait_is_not_held_through_a_pause_of_those_who_do() {
     check(|| {
@@ -116,7 +119,8 @@ fn callers_are_served_in_the_order_in_which_they_came() {
 
 #[test]
 fn a_runtime_that_ends_leaves_nobody_without_an_answer() {
-    // Two that ask again may end each other's service for as long as a scheduler lets nobody through: the random one is fair.
+    // Two that ask again may end each other's service for as long as a scheduler lets nobody through: the
+    // random one is fair.
     let run = || {
         let bucket = Bucket::new(1);
         let mut tasks: Vec<_> = (0..3).map(|who| caller(&bucket, who)).collect();

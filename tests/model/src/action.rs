@@ -19,8 +19,8 @@ pub(crate) enum Request {
 pub(crate) enum Fate {
     /// Judged by its conditions and answered.
     Answered,
-    /// Its sender hears nothing. It stays on its way, and arrives at any later time or never: soon, it is a lost reply; never,
-    /// a lost request; after a retry, a duplicate.
+    /// Its sender hears nothing. It stays on its way, and arrives at any later time or never: soon, it is a
+    /// lost reply; never, a lost request; after a retry, a duplicate.
     Unanswered,
     /// Refused for another transaction on the same item: nothing happened.
     Conflict,
@@ -31,8 +31,8 @@ pub(crate) enum Fate {
 pub(crate) enum Action {
     /// A caller sends a request.
     Call(usize, Request, Fate),
-    /// A process sends one write for several of its callers, as its lane does: leases to put in, to remove, and to take over
-    /// (one bit each).
+    /// A process sends one write for several of its callers, as its lane does: leases to put in, to remove,
+    /// and to take over (one bit each).
     Join { takes: u8, releases: u8, dead: u8, fate: Fate },
     /// A joined write on its way arrives.
     JoinedArrives,
@@ -83,7 +83,8 @@ impl Action {
             Self::Join { takes, releases, dead, fate } => {
                 let parts = [(releases, "releases"), (dead, "takes over"), (takes, "acquires")];
                 let parts = parts.into_iter().filter(|(claims, _)| *claims > 0);
-                let parts: Vec<String> = parts.map(|(claims, what)| format!("{what} {}", names(claims))).collect();
+                let parts: Vec<String> =
+                    parts.map(|(claims, what)| format!("{what} {}", names(claims))).collect();
                 format!("one write {}{}", parts.join(", "), ends(fate))
             }
             Self::JoinedArrives => "a late joined write arrives".into(),
@@ -100,7 +101,9 @@ impl Action {
             Self::Time(claim) => format!("time passes for {}", name(claim)),
             Self::Arrives(claim, at) => format!("{}'s late {} arrives", name(claim), late(before, claim, at)),
             Self::Covet(claim) => format!("a refused caller sees {}'s lease ended", name(claim)),
-            Self::Scan { sweeper, claim } => format!("sweep {} finds {}'s lease ended", sweeper + 1, name(claim)),
+            Self::Scan { sweeper, claim } => {
+                format!("sweep {} finds {}'s lease ended", sweeper + 1, name(claim))
+            }
             Self::Reclaim { sweeper, claims, fate } => {
                 format!("sweep {} reclaims {}{}", sweeper + 1, names(claims), ends(fate))
             }

@@ -11,10 +11,13 @@ impl Protocol {
     pub(crate) fn call(&self, state: &State, claim: usize, request: Request, fate: Fate) -> Option<State> {
         match fate {
             Fate::Unanswered => unanswered(state, claim, request),
-            // Nothing happened: the caller backs off and stands where it stood. Giving up for it is another action.
+            // Nothing happened: the caller backs off and stands where it stood. Giving up for it is another
+            // action.
             Fate::Conflict => self.misread(state, claim, request),
             Fate::Answered => match request {
-                Request::Acquire | Request::AcquireFirst | Request::TakeOver(_) => self.ask(state, claim, request),
+                Request::Acquire | Request::AcquireFirst | Request::TakeOver(_) => {
+                    self.ask(state, claim, request)
+                }
                 Request::Renew => self.renewal(state, claim),
                 Request::Release => self.released(state, claim),
             },
@@ -84,7 +87,8 @@ impl Protocol {
         Some(next)
     }
 
-    /// What follows from a false condition on the bucket in giving back one lease: as `sluice_core::Chunk::after`.
+    /// What follows from a false condition on the bucket in giving back one lease: as
+    /// `sluice_core::Chunk::after`.
     pub(crate) fn plan_again(&self, state: &State, part: Part) -> Part {
         let restore = Part::Restore(state.capacity);
         let has_room = state.free < state.capacity;

@@ -32,9 +32,14 @@ pub struct Trace {
 
 /// A model whose ways can be told with one name for each claim and sweeper.
 pub(crate) trait Told:
-    Model<State: Copy + PartialEq + Hash + Send + Sync + 'static, Action: Copy + PartialEq> + Copy + Send + Sync + 'static
+    Model<State: Copy + PartialEq + Hash + Send + Sync + 'static, Action: Copy + PartialEq>
+    + Copy
+    + Send
+    + Sync
+    + 'static
 {
-    /// The state after `action`, with every claim and sweeper under its own number; `None` where it cannot happen.
+    /// The state after `action`, with every claim and sweeper under its own number; `None` where it cannot
+    /// happen.
     fn step(&self, state: &Self::State, action: Self::Action) -> Option<Self::State>;
 
     /// The state that stands for all that differ from it in names only.
@@ -49,8 +54,8 @@ pub(crate) trait Told:
 
 /// Checks every state that can be reached, breadth first, until a promise is broken or there are no more.
 ///
-/// Two states count as one where their 64-bit fingerprints are equal: among ten million states, by chance, once in some
-/// 370,000 runs.
+/// Two states count as one where their 64-bit fingerprints are equal: among ten million states, by chance,
+/// once in some 370,000 runs.
 pub(crate) fn check(model: impl Told) -> Verdict {
     let began = Instant::now();
     let mut verdict = check_to(model, None);
@@ -80,7 +85,11 @@ fn check_to<M: Told>(model: M, depth: Option<usize>) -> Verdict {
         states: checker.unique_state_count(),
         depth: checker.max_depth().saturating_sub(1),
         took: Duration::ZERO,
-        broken: shortest.map(|(promise, path)| Trace { promise, length: path.len() - 1, steps: retell(&model, &path) }),
+        broken: shortest.map(|(promise, path)| Trace {
+            promise,
+            length: path.len() - 1,
+            steps: retell(&model, &path),
+        }),
     }
 }
 
@@ -104,7 +113,11 @@ impl fmt::Display for Verdict {
         let Self { states, depth, took, broken } = self;
         match broken {
             Some(trace) => write!(f, "{trace}"),
-            None => write!(f, "holds in all {states} states, up to {depth} steps deep ({:.1} s)", took.as_secs_f64()),
+            None => write!(
+                f,
+                "holds in all {states} states, up to {depth} steps deep ({:.1} s)",
+                took.as_secs_f64()
+            ),
         }
     }
 }

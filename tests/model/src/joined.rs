@@ -1,5 +1,6 @@
-//! What a process does for several of its callers at once: one write that joins their releases, takes and take-overs. Any
-//! callers may be of one process, and of what a lane plans and what it leaves to the next write, every choice is tried.
+//! What a process does for several of its callers at once: one write that joins their releases, takes and
+//! take-overs. Any callers may be of one process, and of what a lane plans and what it leaves to the next
+//! write, every choice is tried.
 
 use crate::action::{Action, Fate};
 use crate::caller::{asking, holding, part};
@@ -19,14 +20,18 @@ impl Protocol {
         if !state.has_map {
             return;
         }
-        let bits = |is: &dyn Fn(usize) -> bool| (0..CLAIMS).filter(|at| is(*at)).fold(0u8, |all, at| all | (1 << at));
+        let bits = |is: &dyn Fn(usize) -> bool| {
+            (0..CLAIMS).filter(|at| is(*at)).fold(0u8, |all, at| all | (1 << at))
+        };
         let may_begin = CLIENTS.saturating_sub(here).min(self.scope.claims.saturating_sub(begun));
         let outside = (0..CLAIMS).filter(|at| state.claims[*at].caller == Caller::Outside).take(may_begin);
         let outside = outside.fold(0, |all, at| all | (1 << at));
         let takes = outside | bits(&|at| matches!(state.claims[at].caller, Caller::Asking { .. }));
         let releases = bits(&|at| part(state.claims[at].caller).is_some());
         let dead = bits(&|at| state.claims[at].coveted > 0);
-        for (takes, releases) in subsets(takes).flat_map(|takes| subsets(releases).map(move |some| (takes, some))) {
+        for (takes, releases) in
+            subsets(takes).flat_map(|takes| subsets(releases).map(move |some| (takes, some)))
+        {
             for dead in subsets(dead & !takes & !releases).filter(|dead| takes > 0 || *dead == 0) {
                 // What has not begun is all alike: the first comes first.
                 let begin = takes & outside;
@@ -84,7 +89,8 @@ impl Protocol {
     }
 }
 
-/// What the write makes of the slots, planned from the row as it is, or from the capacity that a holder has read.
+/// What the write makes of the slots, planned from the row as it is, or from the capacity that a holder has
+/// read.
 fn slots(state: &State, shares: &Shares) -> Part {
     let count = |is: fn(&Share) -> bool| shares.iter().map(|share| i8::from(is(share))).sum::<i8>();
     let back = count(|share| matches!(share, Share::Release | Share::TakeOver(_)));

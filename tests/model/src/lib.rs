@@ -1,27 +1,29 @@
-//! The protocol of Sluice's leases as a model that stateright checks in every state that can be reached, and the mutants of
-//! it that the check must catch.
+//! The protocol of Sluice's leases as a model that stateright checks in every state that can be reached, and
+//! the mutants of it that the check must catch.
 //!
 //! # What is modelled
 //!
-//! One concurrency bucket of capacity 2 and up to four acquisitions, three of them under way at one time; acquire, release,
-//! renew and take-over; two sweepers that overlap with everything and with each other, each with its list of what a scan
-//! found, reclaiming any part of it in one transaction; DynamoDB's TTL; resizes; crashes of callers and sweepers anywhere. A
-//! request may meet `TransactionConflict`. It may stay without an answer, and then arrive at any later time or never: that is a
-//! lost reply, a lost request, and a duplicate that comes after its token is forgotten, so that its conditions alone protect.
-//! Both kinds of lease: rows of their own (design, section 6) and inline (section 7), where one write may join what several
-//! callers ask for, and the first has to make the map. A foreign client may give a slot back twice.
+//! One concurrency bucket of capacity 2 and up to four acquisitions, three of them under way at one time;
+//! acquire, release, renew and take-over; two sweepers that overlap with everything and with each other, each
+//! with its list of what a scan found, reclaiming any part of it in one transaction; DynamoDB's TTL; resizes;
+//! crashes of callers and sweepers anywhere. A request may meet `TransactionConflict`. It may stay without an
+//! answer, and then arrive at any later time or never: that is a lost reply, a lost request, and a duplicate
+//! that comes after its token is forgotten, so that its conditions alone protect. Both kinds of lease: rows
+//! of their own (design, section 6) and inline (section 7), where one write may join what several callers ask
+//! for, and the first has to make the map. A foreign client may give a slot back twice.
 //!
-//! Five models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
-//! share those joined writes and leave when they like; and, for rate buckets, *prefetch* and *shares*; and *rows of shares*, for slots. What each abstracts stands at
-//! its head.
+//! Five models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which
+//! callers of a process share those joined writes and leave when they like; and, for rate buckets, *prefetch*
+//! and *shares*; and *rows of shares*, for slots. What each abstracts stands at its head.
 //!
 //! # What is not
 //!
-//! Costs are 1, so that a transaction's sums are counts. A transaction is one step, as DynamoDB promises. Waiting, backing off
-//! and giving up are free: a conflict changes nothing, and a caller may give up at any time, so every number of retries is
-//! among the ways. The cache is left out, since it never grants. Cool-down and the removal of a bucket are left out. No lease
-//! outlives all sweeps of the seven days until `purge_at`; the recount's model has one that does. The budgets of faults and
-//! renewals are those of each state space: what takes more of them than the tests give is not looked at.
+//! Costs are 1, so that a transaction's sums are counts. A transaction is one step, as DynamoDB promises.
+//! Waiting, backing off and giving up are free: a conflict changes nothing, and a caller may give up at any
+//! time, so every number of retries is among the ways. The cache is left out, since it never grants.
+//! Cool-down and the removal of a bucket are left out. No lease outlives all sweeps of the seven days until
+//! `purge_at`; the recount's model has one that does. The budgets of faults and renewals are those of each
+//! state space: what takes more of them than the tests give is not looked at.
 
 mod action;
 mod caller;

@@ -1,5 +1,5 @@
-//! The mutants: the protocol with one condition left out, or one reply misread. Each stands for the mistake that the
-//! condition exists to stop.
+//! The mutants: the protocol with one condition left out, or one reply misread. Each stands for the mistake
+//! that the condition exists to stop.
 
 use crate::protocol::Scope;
 
@@ -44,7 +44,8 @@ pub enum Mutant {
     GiveBackWithoutRoom,
     /// Deleting a lease of a full bucket without its slot does not ask tokens = :read_tokens.
     FillUnseen,
-    /// Deleting a lease of a full bucket without its slot does not ask for the capacity that it was planned with.
+    /// Deleting a lease of a full bucket without its slot does not ask for the capacity that it was planned
+    /// with.
     FillAnyCapacity,
     /// A changed capacity is read as "already at capacity": the lease is deleted alone.
     ResizedIsCapped,

@@ -28,7 +28,8 @@ pub(crate) const ALL: [Promise; 6] = [
 ];
 
 impl Protocol {
-    /// Once everyone is gone and nothing is on its way, all leases end, and two sweeps run: the bucket is as it is at rest.
+    /// Once everyone is gone and nothing is on its way, all leases end, and two sweeps run: the bucket is as
+    /// it is at rest.
     fn gets_all_back(&self, state: &State) -> bool {
         if !state.is_quiet() {
             return true;

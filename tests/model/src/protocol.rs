@@ -11,8 +11,9 @@ use crate::state::{CLAIMS, Caller, Claim, Late, Note, SWEEPERS, State};
 /// Clients: so many claims are under way at one time at most.
 pub(crate) const CLIENTS: usize = 3;
 
-/// Instants between `ttl` and `purge_at`: more than a claim lives through here. Seven days hold some two thousand sweeps, and
-/// the model lets none of its leases outlive all of them. What becomes of one that does is the recount's.
+/// Instants between `ttl` and `purge_at`: more than a claim lives through here. Seven days hold some two
+/// thousand sweeps, and the model lets none of its leases outlive all of them. What becomes of one that does
+/// is the recount's.
 const PURGE_AFTER: u8 = 100;
 
 /// How much happens in a state space.
@@ -43,7 +44,8 @@ impl Protocol {
 
     /// Whether whoever looks judges that a lease has ended: for every clock, or (the mutant) for the fastest.
     pub(crate) fn has_ended(&self, claim: &Claim) -> bool {
-        claim.has_ended() || (self.is(Mutant::NoClockMargin) && claim.ends > 0 && claim.ends == claim.past + 1)
+        claim.has_ended()
+            || (self.is(Mutant::NoClockMargin) && claim.ends > 0 && claim.ends == claim.past + 1)
     }
 
     /// What happens by itself, or comes from outside.
@@ -105,7 +107,9 @@ impl Protocol {
         if claim.ends > claim.past || lives {
             actions.push(Action::Time(at));
         }
-        actions.extend((0..2).filter(|late| claim.late[*late] != Late::Nothing).map(|late| Action::Arrives(at, late)));
+        actions.extend(
+            (0..2).filter(|late| claim.late[*late] != Late::Nothing).map(|late| Action::Arrives(at, late)),
+        );
         let purge_at = claim.ends + if self.is(Mutant::TtlOnTtl) { 0 } else { PURGE_AFTER };
         if self.leases == Leases::Rows && claim.ends > 0 && claim.past >= purge_at {
             actions.push(Action::Ttl(at));
@@ -119,8 +123,9 @@ impl Protocol {
     fn actions_of_sweeper(state: &State, sweeper: usize, actions: &mut Vec<Action>) {
         let note = |claim: &usize| state.claims[*claim].notes[sweeper];
         actions.extend((0..CLAIMS).map(|claim| Action::Scan { sweeper, claim }));
-        let ended: u8 =
-            (0..CLAIMS).filter(|claim| matches!(note(claim), Note::Ended(_))).fold(0, |all, claim| all | (1 << claim));
+        let ended: u8 = (0..CLAIMS)
+            .filter(|claim| matches!(note(claim), Note::Ended(_)))
+            .fold(0, |all, claim| all | (1 << claim));
         for claims in (1..=ended).filter(|claims| claims & !ended == 0) {
             actions.extend(FATES.map(|fate| Action::Reclaim { sweeper, claims, fate }));
         }
@@ -220,6 +225,11 @@ impl Told for Protocol {
 
     fn table(state: &State) -> String {
         let leases: String = (0..CLAIMS).filter(|at| state.claims[*at].ends > 0).map(name).collect();
-        format!("{} of {} free, leases {}", state.free, state.capacity, if leases.is_empty() { "-" } else { &leases })
+        format!(
+            "{} of {} free, leases {}",
+            state.free,
+            state.capacity,
+            if leases.is_empty() { "-" } else { &leases }
+        )
     }
 }

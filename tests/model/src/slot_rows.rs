@@ -1,29 +1,32 @@
-//! Shares of slots (ADR 11): the common row and one share's row of a concurrency bucket, which operators change while callers take,
-//! borrow, wait and give back.
+//! Shares of slots (ADR 11): the common row and one share's row of a concurrency bucket, which operators
+//! change while callers take, borrow, wait and give back.
 //!
 //! # The rule
 //!
-//! Each row has a capacity C and free slots T. A call takes a free slot of its own row; or it borrows one of the other row by a
-//! reading that may be old, if the floor stays there and nobody waits for that row. It gives the slot back where it took it; so does a
-//! sweep, for a call that crashed. An operator reads the rows and the name, and writes the first step that they lack: name (closed),
-//! shrink, remove, grow as slots come back, open. Each write has the conditions of `sluice-core`'s `plan/slot_rows.rs`.
+//! Each row has a capacity C and free slots T. A call takes a free slot of its own row; or it borrows one of
+//! the other row by a reading that may be old, if the floor stays there and nobody waits for that row. It
+//! gives the slot back where it took it; so does a sweep, for a call that crashed. An operator reads the rows
+//! and the name, and writes the first step that they lack: name (closed), shrink, remove, grow as slots come
+//! back, open. Each write has the conditions of `sluice-core`'s `plan/slot_rows.rs`.
 //!
 //! # Why it holds
 //!
-//! With H = C - T, max(C, H) of a row is what it may have in use at once. Only growth raises it. A growing write is one transaction over both
-//! rows: C as read, and T no lower than read or than zero. So neither C nor H is more than was counted, and the sum is at the limit or below.
+//! With H = C - T, max(C, H) of a row is what it may have in use at once. Only growth raises it. A growing
+//! write is one transaction over both rows: C as read, and T no lower than read or than zero. So neither C
+//! nor H is more than was counted, and the sum is at the limit or below.
 //!
 //! # What is modelled
 //!
-//! Three or four slots; a share that is wanted with one or two of them, or not at all, by up to three operators whose readings are of any age; one borrower;
-//! waiting callers of both rows, whose mark ends at any time; crashes and a sweep. An operator may crash after any write: nothing compels it
-//! to go on.
+//! Three or four slots; a share that is wanted with one or two of them, or not at all, by up to three
+//! operators whose readings are of any age; one borrower; waiting callers of both rows, whose mark ends at
+//! any time; crashes and a sweep. An operator may crash after any write: nothing compels it to go on.
 //!
 //! # What is not
 //!
-//! Costs other than 1, a limit that changes, more than one share, without which no name is written over another's: the random runs of
-//! `crates/sluice-core/tests/inline/slot_rows` have those.
-//! How a sweep finds what has ended is the model of leases. That an operator comes to its end is shown by the random runs and the simulation.
+//! Costs other than 1, a limit that changes, more than one share, without which no name is written over
+//! another's: the random runs of `crates/sluice-core/tests/inline/slot_rows` have those. How a sweep finds
+//! what has ended is the model of leases. That an operator comes to its end is shown by the random runs and
+//! the simulation.
 
 mod action;
 mod model;

@@ -1,11 +1,13 @@
-//! What the table holds, what callers and sweepers know of it, and what is still on its way: all of it small integers.
+//! What the table holds, what callers and sweepers know of it, and what is still on its way: all of it small
+//! integers.
 //!
-//! A *claim* is one acquisition under one lease id, with everything about it: who makes it, its lease, and the requests on
-//! their way that name it. Callers keep nothing from one acquisition to the next that a condition rests on, so a client that
-//! comes again is another claim.
+//! A *claim* is one acquisition under one lease id, with everything about it: who makes it, its lease, and
+//! the requests on their way that name it. Callers keep nothing from one acquisition to the next that a
+//! condition rests on, so a client that comes again is another claim.
 //!
-//! Time is the claim's own: `past` is the greatest instant that is over for every clock. A lease ends at an instant (1 as it
-//! is granted, one more with each renewal), and has ended once that is past. So leases end in any order.
+//! Time is the claim's own: `past` is the greatest instant that is over for every clock. A lease ends at an
+//! instant (1 as it is granted, one more with each renewal), and has ended once that is past. So leases end
+//! in any order.
 
 use crate::mutant::Leases;
 
@@ -58,8 +60,8 @@ impl Caller {
 pub(crate) enum Part {
     /// The slot comes back where there is room by this capacity.
     Restore(i8),
-    /// By this capacity, and with so many slots free, there is no room for all: what there is room for comes back. (Costs are
-    /// 1, so where one lease is deleted, no slot does.)
+    /// By this capacity, and with so many slots free, there is no room for all: what there is room for comes
+    /// back. (Costs are 1, so where one lease is deleted, no slot does.)
     Fill(i8, i8),
     /// No slot comes back: as many are taken, or more.
     Taken,
@@ -179,13 +181,14 @@ impl Claim {
         self.instants().map(|instant| *instant).max().unwrap_or(0).max(self.past) + 1
     }
 
-    /// Gives the instants the smallest numbers that keep their order: nothing else is ever asked of them. The first end stays 1
-    /// where a lease may be granted yet.
+    /// Gives the instants the smallest numbers that keep their order: nothing else is ever asked of them. The
+    /// first end stays 1 where a lease may be granted yet.
     fn renumber(&mut self) {
         let is_granted_yet = !matches!(self.caller, Caller::Gone | Caller::Renamed)
             || self.late != [Late::Nothing; 2]
             || self.joined_late == Share::Take;
-        let known = self.instants().fold(u32::from(is_granted_yet) << 1, |known, instant| known | 1 << *instant) & !1;
+        let known =
+            self.instants().fold(u32::from(is_granted_yet) << 1, |known, instant| known | 1 << *instant) & !1;
         let rank = |instant: u8| (0..=instant).map(|at| u8::from(known & (1 << at) > 0)).sum();
         self.past = rank(self.past);
         for instant in self.instants() {
@@ -194,7 +197,8 @@ impl Claim {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        let is_named_late = self.reclaimed_late > 0 || self.taken_late > 0 || self.joined_late != Share::Nothing;
+        let is_named_late =
+            self.reclaimed_late > 0 || self.taken_late > 0 || self.joined_late != Share::Nothing;
         !self.caller.is_here() && self.late == [Late::Nothing; 2] && !is_named_late
     }
 }
@@ -255,7 +259,8 @@ impl State {
         self.resize_late.is_none() && self.joined_late.is_none() && self.claims.iter().all(Claim::is_quiet)
     }
 
-    /// The one of all states that differ from this one in names only. Claims are interchangeable, and so are sweepers.
+    /// The one of all states that differ from this one in names only. Claims are interchangeable, and so are
+    /// sweepers.
     pub(crate) fn canonical(mut self) -> Self {
         let is_anyone_refused =
             self.claims.iter().any(|claim| matches!(claim.caller, Caller::Outside | Caller::Asking { .. }));

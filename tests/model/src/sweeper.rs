@@ -1,5 +1,6 @@
-//! What a sweeper does: its scan comes upon ended leases one by one, and it gives back what is on its list, any part of it
-//! in one transaction. The code cuts its list into 99 and halves what fails; here every way to cut it is tried.
+//! What a sweeper does: its scan comes upon ended leases one by one, and it gives back what is on its list,
+//! any part of it in one transaction. The code cuts its list into 99 and halves what fails; here every way to
+//! cut it is tried.
 
 use crate::action::Fate;
 use crate::mutant::Mutant;
@@ -7,12 +8,13 @@ use crate::protocol::Protocol;
 use crate::state::{CLAIMS, Note, Part, State};
 use crate::writes::{Seen, WriteResult};
 
-/// Requests in which a sweep of so few leases must have ended: each lease alone after all together, each planned again for a
-/// changed capacity, and each deleted without its slot.
+/// Requests in which a sweep of so few leases must have ended: each lease alone after all together, each
+/// planned again for a changed capacity, and each deleted without its slot.
 const ROUNDS: usize = 4;
 
 impl Protocol {
-    /// A scan comes upon a lease. The bucket is read when the first comes on the list, and then not before a reply shows it.
+    /// A scan comes upon a lease. The bucket is read when the first comes on the list, and then not before a
+    /// reply shows it.
     pub(crate) fn scan(&self, state: &State, sweeper: usize, claim: usize) -> Option<State> {
         let found = &state.claims[claim];
         if !self.has_ended(found)
@@ -29,7 +31,13 @@ impl Protocol {
     }
 
     /// Gives back leases of the list together.
-    pub(crate) fn reclaim_listed(&self, state: &State, sweeper: usize, claims: u8, fate: Fate) -> Option<State> {
+    pub(crate) fn reclaim_listed(
+        &self,
+        state: &State,
+        sweeper: usize,
+        claims: u8,
+        fate: Fate,
+    ) -> Option<State> {
         let mut seen = Seen::default();
         for claim in (0..CLAIMS).filter(|claim| claims & (1 << claim) > 0) {
             let Note::Ended(end) = state.claims[claim].notes[sweeper] else { return None };
@@ -66,19 +74,28 @@ impl Protocol {
     }
 
     /// Deletes one lease without giving its slot back.
-    pub(crate) fn fill_listed(&self, state: &State, sweeper: usize, claim: usize, fate: Fate) -> Option<State> {
+    pub(crate) fn fill_listed(
+        &self,
+        state: &State,
+        sweeper: usize,
+        claim: usize,
+        fate: Fate,
+    ) -> Option<State> {
         let Note::Full(end) = state.claims[claim].notes[sweeper] else { return None };
         let mut seen = Seen::default();
         seen[claim] = end;
         let is_misread = self.is(Mutant::ConflictIsCapped) || self.is(Mutant::ResizedIsCapped);
-        let part = if is_misread { Part::Alone } else { Part::Fill(state.read[sweeper], state.read[sweeper]) };
+        let part =
+            if is_misread { Part::Alone } else { Part::Fill(state.read[sweeper], state.read[sweeper]) };
         if fate == Fate::Unanswered {
             return delayed(state, &seen, part);
         }
         let mut next = *state;
         match self.reclaim(&mut next, &seen, part) {
             // Applied or lost to another: done either way.
-            WriteResult::Applied | WriteResult::LeaseFailed => set(&mut next, sweeper, &seen, |_| Note::Blank),
+            WriteResult::Applied | WriteResult::LeaseFailed => {
+                set(&mut next, sweeper, &seen, |_| Note::Blank)
+            }
             WriteResult::BucketFailed => {
                 next.read[sweeper] = state.capacity;
                 if matches!(self.plan_again(state, part), Part::Restore(_)) {

@@ -1,6 +1,8 @@
-//! The conditional writes of the design's sections 6 and 7, each with its conditions in one place; a mutant leaves one out.
+//! The conditional writes of the design's sections 6 and 7, each with its conditions in one place; a mutant
+//! leaves one out.
 //!
-//! A cancelled transaction is read as the code reads it: a false condition on the lease comes before one on the bucket.
+//! A cancelled transaction is read as the code reads it: a false condition on the lease comes before one on
+//! the bucket.
 
 use crate::mutant::Mutant;
 use crate::protocol::Protocol;
@@ -55,8 +57,9 @@ impl Protocol {
         WriteResult::Applied
     }
 
-    /// The sum of the conditions of each: `attribute_not_exists` of what is put in, `attribute_exists` of what is released, the end
-    /// as it was seen of what is taken over, T >= what is taken less what comes back, and room for what comes back beyond.
+    /// The sum of the conditions of each: `attribute_not_exists` of what is put in, `attribute_exists` of
+    /// what is released, the end as it was seen of what is taken over, T >= what is taken less what comes
+    /// back, and room for what comes back beyond.
     pub(crate) fn joined(&self, state: &mut State, shares: &Shares, part: Part) -> WriteResult {
         // Of each kind: how many, and for how many the condition is true.
         let mut counts = [(0i8, 0i8); 3];
@@ -82,7 +85,9 @@ impl Protocol {
         if (taken > 0 && !has_slots) || !self.has_room(state, part, net) {
             return WriteResult::BucketFailed;
         }
-        for (share, lease) in shares.iter().zip(&mut state.claims).filter(|(share, _)| **share != Share::Nothing) {
+        for (share, lease) in
+            shares.iter().zip(&mut state.claims).filter(|(share, _)| **share != Share::Nothing)
+        {
             lease.ends = u8::from(*share == Share::Take);
         }
         give_back(state, part, net);
@@ -90,7 +95,8 @@ impl Protocol {
         WriteResult::Applied
     }
 
-    /// The dead lease ends as it was seen to, T >= k - dead cost (both cost 1), and no lease under the own id.
+    /// The dead lease ends as it was seen to, T >= k - dead cost (both cost 1), and no lease under the own
+    /// id.
     pub(crate) fn take_over(&self, state: &mut State, claim: usize, dead: usize, seen: u8) -> WriteResult {
         let ends = state.claims[dead].ends;
         let is_there = match self.mutant {
@@ -194,8 +200,8 @@ fn grant(state: &mut State, claim: usize) {
     state.overbooked |= state.leases() > state.capacity + state.minted;
 }
 
-/// A lease that is deleted without its slot makes good one that was given back twice; where none was, its own is lost. A fill
-/// sets T to what it was seen to be and what there is room for.
+/// A lease that is deleted without its slot makes good one that was given back twice; where none was, its own
+/// is lost. A fill sets T to what it was seen to be and what there is room for.
 fn give_back(state: &mut State, part: Part, slots: i8) {
     match part {
         Part::Restore(_) | Part::Taken => state.free += slots,

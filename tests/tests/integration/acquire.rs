@@ -61,11 +61,17 @@ async fn a_malformed_or_senseless_request_never_reaches_the_table() {
     let client = world.client();
     world.dynamo.meter().reset();
     for name in ["lease#x", "load#x", "ticket#x", "openai#", "#rpm", "openai", "", "a#b#c#d", "a #b"] {
-        assert!(matches!(error(&client, name).await, AcquireError::Request(RequestError::Dimension(_))), "{name}");
+        assert!(
+            matches!(error(&client, name).await, AcquireError::Request(RequestError::Dimension(_))),
+            "{name}"
+        );
     }
     for cost in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let request = Request::from(RPM).cost(RPM, cost);
-        assert!(matches!(error(&client, request).await, AcquireError::Request(RequestError::Cost { .. })), "{cost}");
+        assert!(
+            matches!(error(&client, request).await, AcquireError::Request(RequestError::Cost { .. })),
+            "{cost}"
+        );
     }
     assert_eq!(world.dynamo.meter().reset().requests, 0);
 }
@@ -74,7 +80,10 @@ async fn a_malformed_or_senseless_request_never_reaches_the_table() {
 async fn an_unknown_dimension_names_the_table() {
     let world = World::new().await;
     let message = error(&world.client(), RPM).await.to_string();
-    assert!(message.contains(RPM) && message.contains(world.table()) && message.contains("buckets apply"), "{message}");
+    assert!(
+        message.contains(RPM) && message.contains(world.table()) && message.contains("buckets apply"),
+        "{message}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +131,9 @@ async fn a_corrupt_row_names_the_dimension_and_the_attribute() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_table_is_named() {
     let dynamo = EmbeddedDynamo::new().unwrap();
-    let AcquireError::Store(StoreError::NoTable { table }) = error(&dynamo.client(TABLE), RPM).await else { panic!() };
+    let AcquireError::Store(StoreError::NoTable { table }) = error(&dynamo.client(TABLE), RPM).await else {
+        panic!()
+    };
     assert_eq!(table, TABLE);
 }
 
@@ -171,7 +182,10 @@ async fn a_penalty_says_what_it_does_not_take() {
         "{error}"
     );
     for factor in [1.5, -0.1, f64::NAN] {
-        assert!(matches!(client.penalize("elevenlabs#concurrent", factor).await, Err(PenalizeError::Factor { .. })));
+        assert!(matches!(
+            client.penalize("elevenlabs#concurrent", factor).await,
+            Err(PenalizeError::Factor { .. })
+        ));
     }
     assert_eq!(world.free("elevenlabs#concurrent").await, "2");
 }

@@ -75,7 +75,11 @@ async fn what_would_be_done_too_late_is_shed_and_told_when_to_come_back() {
         let shed = answer.shed().expect("shed");
         // Four that are held and the request, at one in two seconds; five of the ten are over.
         assert_eq!((shed.reason(), shed.wait()), (ShedReason::OverSlo, secs(10)));
-        assert!((secs(5)..=Duration::from_millis(6_500)).contains(&shed.retry_after()), "{:?}", shed.retry_after());
+        assert!(
+            (secs(5)..=Duration::from_millis(6_500)).contains(&shed.retry_after()),
+            "{:?}",
+            shed.retry_after()
+        );
         waits.push(shed.retry_after());
     }
     waits.sort_unstable();
@@ -96,7 +100,11 @@ async fn without_an_slo_nobody_is_ever_shed() {
         sleep(secs(15)).await;
         assert!(client.admit(SLOTS, 1, None).backlog(1_000).await.unwrap().is_admitted());
     }
-    assert_eq!(reason(&client).await, Some(ShedReason::UpstreamDown), "nothing has departed for five minutes");
+    assert_eq!(
+        reason(&client).await,
+        Some(ShedReason::UpstreamDown),
+        "nothing has departed for five minutes"
+    );
     assert!(client.admit(SLOTS, 1, None).await.unwrap().is_admitted());
     world.rate(RPM, 1, 60).await;
     assert!(client.admit(RPM, 1, None).backlog(1_000).await.unwrap().is_admitted());
@@ -142,7 +150,9 @@ async fn what_is_pending_counts_once() {
         world.slots(SLOTS, 4).await;
         let client = world.client();
         // One lease with a row, one inline, two of this process.
-        std::mem::forget(take(&world.client_with(|settings| settings.leases(Leases::Concurrent)), SLOTS).await);
+        std::mem::forget(
+            take(&world.client_with(|settings| settings.leases(Leases::Concurrent)), SLOTS).await,
+        );
         std::mem::forget(take(&world.client_with(|settings| settings.leases(Leases::Inline)), SLOTS).await);
         let _held = [take(&client, SLOTS).await, take(&client, SLOTS).await];
         measured(&world, "1", 4, 4, None).await;
@@ -203,7 +213,9 @@ async fn a_rate_buckets_wait_is_the_booked_start() {
     let queued = begin(other.slot(RPM).cost(RPM, 3).run(async |_| Ok::<_, sluice_sdk::LimitError>(()))).await;
     settle().await;
     sleep(Duration::from_millis(1_001)).await;
-    let Admission::Shed(shed) = client.admit(RPM, 1, Some(secs(1))).await.unwrap() else { panic!("admitted") };
+    let Admission::Shed(shed) = client.admit(RPM, 1, Some(secs(1))).await.unwrap() else {
+        panic!("admitted")
+    };
     let began = world.dynamo.clock().now();
     let start = client
         .slot(RPM)
@@ -214,7 +226,9 @@ async fn a_rate_buckets_wait_is_the_booked_start() {
     assert_eq!((shed.reason(), start.since(began)), (ShedReason::OverSlo, shed.wait()));
     drop((all, queued));
     client.cool_down(RPM, secs(90)).await.unwrap();
-    let Admission::Shed(shed) = client.admit(RPM, 1, Some(secs(30))).await.unwrap() else { panic!("admitted") };
+    let Admission::Shed(shed) = client.admit(RPM, 1, Some(secs(30))).await.unwrap() else {
+        panic!("admitted")
+    };
     assert!(shed.wait() > secs(89), "{:?}", shed.wait());
 }
 

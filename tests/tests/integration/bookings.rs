@@ -50,7 +50,10 @@ async fn overload_is_booked_in_order_with_one_write_a_call() {
         assert!((due..=due + 2).contains(at), "call {n} at {at} ms, due at {due} ms");
     }
     let usage = world.dynamo.meter().total();
-    assert!(usage.write_units <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
+    assert!(
+        usage.write_units <= 22,
+        "one write a call, and one or two that the first full write overtook: {usage:?}"
+    );
     assert!(usage.requests <= 22 + 15, "and a look for a cool-down by each that waited: {usage:?}");
 }
 
@@ -101,7 +104,8 @@ async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
     assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
 }
 
-/// Two limits that are used up, the second of them `later`; and a client that has not heard of it, and so asks for both at once.
+/// Two limits that are used up, the second of them `later`; and a client that has not heard of it, and so
+/// asks for both at once.
 async fn used_up(world: &World, later: Duration) -> Client {
     world.rate(RPM, 2, 20).await;
     world.rate(TPM, 2, 20).await;
@@ -115,7 +119,8 @@ async fn used_up(world: &World, later: Duration) -> Client {
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_tells_the_start_in_each_of_its_limits() {
-    // What lies unused for 20 ms is kept; what would for a second is given back, and taken when the call can be made.
+    // What lies unused for 20 ms is kept; what would for a second is given back, and taken when the call can
+    // be made.
     for (later, kept) in [(20, 20), (1_000, 0)] {
         let world = World::new().await;
         world.slots(SLOTS, 1).await;
@@ -136,7 +141,10 @@ async fn before_a_start_the_limits_are_looked_at_side_by_side() {
     let world = World::embedded().await;
     let client = used_up(&world, Duration::ZERO).await;
     let began = Instant::now();
-    let call = tokio::spawn(async move { client.slot([RPM, TPM]).run(async |_| ok(began.elapsed())).await.unwrap() });
+    let call =
+        tokio::spawn(
+            async move { client.slot([RPM, TPM]).run(async |_| ok(began.elapsed())).await.unwrap() },
+        );
     sleep(Duration::from_secs(1)).await;
     let looks = [(); 2].map(|()| world.dynamo.faults().hold_next(Operation::GetItem));
     for look in &looks {

@@ -1,11 +1,13 @@
-//! While DynamoDB does not answer: the first caller has its answer in time, all others at once, and its return is
-//! found within a second.
+//! While DynamoDB does not answer: the first caller has its answer in time, all others at once, and its
+//! return is found within a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Basis, Client, LimitError, OnUnavailable, Outcome, Request, RetryReason, StoreError};
+use sluice_sdk::{
+    AcquireError, Basis, Client, LimitError, OnUnavailable, Outcome, Request, RetryReason, StoreError,
+};
 use sluice_testkit::{Fault, Operation};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -130,8 +132,8 @@ async fn a_slot_has_its_local_answer_in_time_and_then_at_once() {
     }
 }
 
-/// A caller in the queue of a bucket that its process knows, one of a bucket that it does not know, and one for
-/// tokens and a slot.
+/// A caller in the queue of a bucket that its process knows, one of a bucket that it does not know, and one
+/// for tokens and a slot.
 #[tokio::test(start_paused = true)]
 async fn slots_that_wait_through_the_outage_start_within_a_second_of_its_end() {
     for kind in [Kind::Rows, Kind::Inline] {
@@ -209,7 +211,10 @@ async fn a_release_a_settlement_and_a_renewal_wait_for_the_return() {
         sleep(Duration::from_secs(2)).await;
         world.dynamo.faults().clear();
         let (released, settled, renewed) = tokio::join!(release, settle, renew);
-        assert!(released.is_ok() && settled.is_ok() && renewed.is_ok(), "{released:?} {settled:?} {renewed:?}");
+        assert!(
+            released.is_ok() && settled.is_ok() && renewed.is_ok(),
+            "{released:?} {settled:?} {renewed:?}"
+        );
     }
 }
 
@@ -261,7 +266,10 @@ async fn a_caller_whose_own_write_hangs_is_refused_in_time() {
     });
     let began = Instant::now();
     let Outcome::RetryIn(retry) = client.acquire(RPM).await.unwrap() else { panic!("granted") };
-    assert_eq!((retry.reason(), began.elapsed().as_secs()), (RetryReason::Contended, ANSWER_WITHIN.as_secs()));
+    assert_eq!(
+        (retry.reason(), began.elapsed().as_secs()),
+        (RetryReason::Contended, ANSWER_WITHIN.as_secs())
+    );
 }
 
 /// A read and a write that take 0.6 s each: the write is answered after its caller was.
@@ -319,7 +327,10 @@ fn the_outage_ends_although_the_runtime_that_found_it_does_not_run() {
     });
     assert!(is_out(&first.block_on(client.acquire(RPM))), "nothing drove the probes");
     std::thread::sleep(Duration::from_millis(2_100));
-    assert!(first.block_on(client.acquire(RPM)).unwrap().granted().is_some(), "the next request is the probe");
+    assert!(
+        first.block_on(client.acquire(RPM)).unwrap().granted().is_some(),
+        "the next request is the probe"
+    );
     hang(&world);
     first.block_on(goes_out(&client));
     drop(first);

@@ -45,7 +45,8 @@ impl Machine {
         world.client_with(|builder| settings(builder.clock(clock.clone())))
     }
 
-    /// The machine stands still while time passes; then its clock is set, and its steady clock goes on from where it was.
+    /// The machine stands still while time passes; then its clock is set, and its steady clock goes on from
+    /// where it was.
     fn stop(&self, world: &World, time: Duration) {
         world.pass(time);
         self.stood.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);

@@ -78,7 +78,11 @@ async fn what_does_not_end_in_time_is_cut_off_and_given_back() {
         let began = Instant::now();
         let closed = client.close(WITHIN).await;
         assert!(closed.is_clean() && closed.cut_off, "{closed:?}");
-        assert!(began.elapsed() >= Duration::from_secs(7) && began.elapsed() <= WITHIN, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= Duration::from_secs(7) && began.elapsed() <= WITHIN,
+            "{:?}",
+            began.elapsed()
+        );
         assert!(matches!(running.await.unwrap(), Err(LimitError::Closed)));
         assert!(is_whole(&world).await);
         assert_eq!(world.whole_level(TPM).await, "990", "what the call used is settled");
@@ -149,7 +153,8 @@ fn runtimes_that_close_their_client_leave_nothing_and_those_that_do_not_leave_le
     let setup = tokio::runtime::Runtime::new().unwrap();
     let world = setup.block_on(world(Kind::Rows));
     let run = |closes: bool| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let client = world.client();
             let begun = Arc::new(AtomicUsize::new(0));
@@ -160,7 +165,8 @@ fn runtimes_that_close_their_client_leave_nothing_and_those_that_do_not_leave_le
                     std::future::pending::<Result<(), LimitError>>().await
                 }));
             }
-            let dropped = [take(&client, SLOTS).await, take(&client, SLOTS).await, take(&client, SLOTS).await];
+            let dropped =
+                [take(&client, SLOTS).await, take(&client, SLOTS).await, take(&client, SLOTS).await];
             while begun.load(Ordering::SeqCst) < 5 {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -222,7 +228,8 @@ async fn a_release_that_failed_meanwhile_is_named() {
 /// The task that renews ends with its runtime; what another runtime holds is renewed there.
 #[test]
 fn leases_are_renewed_on_the_runtime_of_their_holder() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (first, second) = (runtime(), runtime());
     let world = second.block_on(world(Kind::Rows));
     let client = world.client_with(|settings| settings.renew_leases(true).lease_ttl(Duration::from_secs(1)));

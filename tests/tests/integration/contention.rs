@@ -32,7 +32,8 @@ async fn storm(clients: Vec<Client>, name: &'static str, calls: usize) -> (usize
     (many - refused.len(), refused)
 }
 
-/// Slow limits, fast ones that are full again within a round trip, one process and eight: over a socket, in real time.
+/// Slow limits, fast ones that are full again within a round trip, one process and eight: over a socket, in
+/// real time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
     let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
@@ -40,7 +41,12 @@ async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
     for (name, capacity, window_secs) in
         [("a#minute", 100_000, 60), ("a#second", 1_000_000, 1), ("a#hour", 5_000, 3_600)]
     {
-        dynamo.client(TABLE).ops().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
+        dynamo
+            .client(TABLE)
+            .ops()
+            .apply_limit(&dimension(name), &requests(capacity, window_secs))
+            .await
+            .unwrap();
         for processes in [1, 8] {
             let mut clients = Vec::new();
             for _ in 0..processes {
@@ -95,13 +101,14 @@ async fn a_lost_reply_and_a_throttled_try_are_no_outage() {
     }
 }
 
-/// A release is not planned from the number of free slots, and is sent again as it is: alone, and in one write
-/// with a take.
+/// A release is not planned from the number of free slots, and is sent again as it is: alone, and in one
+/// write with a take.
 #[tokio::test(start_paused = true)]
 async fn a_throttled_release_is_sent_again_without_a_read() {
     for takes_too in [false, true] {
         let world = World::with_slots("elevenlabs#concurrent", 2).await;
-        let client = world.client_with(|settings| settings.leases(Leases::Inline).self_heal(false).max_retries(8));
+        let client =
+            world.client_with(|settings| settings.leases(Leases::Inline).self_heal(false).max_retries(8));
         let (grant, other) =
             (take(&client, "elevenlabs#concurrent").await, take(&client, "elevenlabs#concurrent").await);
         // While this write is under way, the next release and the take meet in the queue behind it.

@@ -42,7 +42,11 @@ async fn a_remembered_refusal_is_no_request() {
     world.pass(std::time::Duration::from_secs(2));
     refusal(&client, "openai#rpm").await;
     refusal(&client, "openai#rpm").await;
-    assert_eq!(world.dynamo.meter().reset(), usage(1, 1, 0.0), "after a second the table is asked again, once");
+    assert_eq!(
+        world.dynamo.meter().reset(),
+        usage(1, 1, 0.0),
+        "after a second the table is asked again, once"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,8 @@ const SLOTS: &str = "elevenlabs#concurrent";
 const UNTIL_COUNTED: Duration = Duration::from_secs(12);
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// Units a second that `processes` spend of which each has a caller in line: read, written, and read by looks alone.
+/// Units a second that `processes` spend of which each has a caller in line: read, written, and read by looks
+/// alone.
 async fn spent_by(processes: usize, kind: Kind) -> [f64; 3] {
     let world = World::embedded().await.with(kind);
     world.slots(SLOTS, 1).await;
@@ -61,7 +62,8 @@ async fn grow_slower(kind: Kind, crowds: &[usize]) {
             "{kind:?}: {processes} wait: {read:.0} read units a second ({looks:.0} of looks), {written:.1} written"
         );
         if let Some((fewer, less)) = before {
-            // Up to 25 processes look as often as one alone does; pauses are drawn, so that one sample is off by some per cent.
+            // Up to 25 processes look as often as one alone does; pauses are drawn, so that one sample is off
+            // by some per cent.
             let most = if processes <= 25 { 1.2 } else { 0.5 } * (processes / fewer) as f64;
             assert!(read / less <= most, "{kind:?}: {processes} read {read}, {fewer} read {less}");
         }

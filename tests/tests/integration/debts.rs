@@ -41,8 +41,14 @@ async fn a_wrong_unit_stops_the_fleet_for_one_refill_time_and_is_logged_once_a_m
         call(&client, 500).await.settle(TPM, 10_000_000).await.unwrap();
     }
     let lines = lines_of("settle.capped");
-    assert_eq!(lines.len(), 1, "once a minute by the clock of the process, in which no time passed: {lines:?}");
-    for (field, value) in [("dimension", TPM), ("used", "10000000"), ("reserved", "1000"), ("capacity", "60000")] {
+    assert_eq!(
+        lines.len(),
+        1,
+        "once a minute by the clock of the process, in which no time passed: {lines:?}"
+    );
+    for (field, value) in
+        [("dimension", TPM), ("used", "10000000"), ("reserved", "1000"), ("capacity", "60000")]
+    {
         assert_eq!(lines[0][field], value, "{}", lines[0]);
     }
     assert!(lines[0]["message"].as_str().unwrap().contains("check that `used`"), "{}", lines[0]);
@@ -58,7 +64,8 @@ async fn fifty_wrong_units_in_flight_cost_little_more_than_one() {
     for _ in 0..50 {
         grants.push(call(&client, 100).await);
     }
-    let settling = grants.into_iter().map(|mut grant| async move { grant.settle(TPM, 10_000_000).await.unwrap() });
+    let settling =
+        grants.into_iter().map(|mut grant| async move { grant.settle(TPM, 10_000_000).await.unwrap() });
     for settled in futures_util::future::join_all(settling).await {
         assert!(matches!(settled, Settled::Capped { .. }), "{settled:?}");
     }

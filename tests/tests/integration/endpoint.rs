@@ -1,8 +1,8 @@
 //! A DynamoDB behind a socket, in the place of the embedded engine: ministack, DynamoDB Local, AWS.
 //!
-//! `SLUICE_TEST_ENDPOINT` names it. Time stays virtual for Sluice, and the faults are those of the testkit: only what answers
-//! is another. Requests run on a runtime of their own, in real time, each inside a blocking task: while one is under way,
-//! paused time does not move on.
+//! `SLUICE_TEST_ENDPOINT` names it. Time stays virtual for Sluice, and the faults are those of the testkit:
+//! only what answers is another. Requests run on a runtime of their own, in real time, each inside a blocking
+//! task: while one is under way, paused time does not move on.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,12 @@ use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
-use aws_sdk_dynamodb::types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType};
-use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn};
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
+};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
@@ -68,7 +72,8 @@ impl Endpoint {
         faults.hide_date();
         let second = Duration::from_secs(1);
         let config = config(&shared).http_client(metered(bridged, meter, faults));
-        let config = config.timeout_config(TimeoutConfig::builder().operation_attempt_timeout(second).build());
+        let config =
+            config.timeout_config(TimeoutConfig::builder().operation_attempt_timeout(second).build());
         Dynamo::from_conf(config.build())
     }
 }
@@ -85,14 +90,21 @@ impl Drop for Endpoint {
 
 /// Without a TTL: the time of the tests is years ago.
 async fn create(dynamo: &Dynamo, table: &str) {
-    let attribute = AttributeDefinition::builder().attribute_name(KEY).attribute_type(ScalarAttributeType::S).build();
+    let attribute =
+        AttributeDefinition::builder().attribute_name(KEY).attribute_type(ScalarAttributeType::S).build();
     let key = KeySchemaElement::builder().attribute_name(KEY).key_type(KeyType::Hash).build();
     let created = dynamo.create_table().table_name(table).billing_mode(BillingMode::PayPerRequest);
-    let created = created.attribute_definitions(attribute.expect("valid")).key_schema(key.expect("valid")).send().await;
+    let created =
+        created.attribute_definitions(attribute.expect("valid")).key_schema(key.expect("valid")).send().await;
     created.expect("SLUICE_TEST_ENDPOINT makes a table: is the server there?");
     for _ in 0..200 {
-        let described = dynamo.describe_table().table_name(table).send().await.expect("the table is described");
-        if described.table().and_then(|table| table.table_status()).is_some_and(|status| status.as_str() == "ACTIVE") {
+        let described =
+            dynamo.describe_table().table_name(table).send().await.expect("the table is described");
+        if described
+            .table()
+            .and_then(|table| table.table_status())
+            .is_some_and(|status| status.as_str() == "ACTIVE")
+        {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -107,15 +119,20 @@ async fn shared() -> SdkConfig {
         let url = url().expect("SLUICE_TEST_ENDPOINT");
         let plain = url.starts_with("http://");
         let region = std::env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".into());
-        let loader = aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region)).endpoint_url(url);
+        let loader =
+            aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region)).endpoint_url(url);
         if plain {
-            let credentials = SharedCredentialsProvider::new(Credentials::new("test", "test", None, None, "test"));
+            let credentials =
+                SharedCredentialsProvider::new(Credentials::new("test", "test", None, None, "test"));
             let http = aws_smithy_http_client::Builder::new().build_http();
             return loader.http_client(http).credentials_provider(credentials).load().await;
         }
         use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
         let tls = Provider::Rustls(CryptoMode::Ring);
-        loader.http_client(aws_smithy_http_client::Builder::new().tls_provider(tls).build_https()).load().await
+        loader
+            .http_client(aws_smithy_http_client::Builder::new().tls_provider(tls).build_https())
+            .load()
+            .await
     };
     SHARED.get_or_init(load).await.clone()
 }
@@ -131,7 +148,9 @@ fn client(shared: &SdkConfig) -> Dynamo {
 
 fn real_time() -> &'static Runtime {
     static REAL: OnceLock<Runtime> = OnceLock::new();
-    REAL.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"))
+    REAL.get_or_init(|| {
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+    })
 }
 
 /// Runs to its end beside the test's own runtime.

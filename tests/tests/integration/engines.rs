@@ -1,8 +1,9 @@
-//! Two engines, one answer: random requests of the kinds that Sluice sends, edge cases among them, to the embedded engine in
-//! process and to another: the one that `SLUICE_TEST_ENDPOINT` names, or the embedded one behind a socket.
+//! Two engines, one answer: random requests of the kinds that Sluice sends, edge cases among them, to the
+//! embedded engine in process and to another: the one that `SLUICE_TEST_ENDPOINT` names, or the embedded one
+//! behind a socket.
 //!
-//! What Sluice never sends is left out, and there the engines differ. Who is right follows from the Amazon DynamoDB Developer
-//! Guide ("Supported data types", "Expressions"); none of it was tried on AWS:
+//! What Sluice never sends is left out, and there the engines differ. Who is right follows from the Amazon
+//! DynamoDB Developer Guide ("Supported data types", "Expressions"); none of it was tried on AWS:
 //!
 //! | request                                             | embedded | ministack 1.5 | right          |
 //! |-----------------------------------------------------|----------|---------------|----------------|
@@ -113,7 +114,8 @@ impl Requests {
     }
 
     fn item(&mut self, key: &str) -> HashMap<String, AttributeValue> {
-        let mut item = HashMap::from([(KEY.to_owned(), text(key)), ("tokens".into(), number(self.one(&NUMBERS)))]);
+        let mut item =
+            HashMap::from([(KEY.to_owned(), text(key)), ("tokens".into(), number(self.one(&NUMBERS)))]);
         if self.rng.bool() {
             item.insert("last_refill_at".into(), number(self.one(&NUMBERS)));
         }
@@ -138,9 +140,12 @@ fn action(requests: &mut Requests, table: &str, key: &str) -> TransactWriteItem 
         0 => {
             let e = requests.expressions(false);
             let put = Put::builder().table_name(table).set_item(Some(requests.item(key)));
-            let put =
-                put.set_condition_expression(e.condition.map(Into::into)).set_expression_attribute_names(some(e.names));
-            let put = put.set_expression_attribute_values(some(e.values)).return_values_on_condition_check_failure(old);
+            let put = put
+                .set_condition_expression(e.condition.map(Into::into))
+                .set_expression_attribute_names(some(e.names));
+            let put = put
+                .set_expression_attribute_values(some(e.values))
+                .return_values_on_condition_check_failure(old);
             TransactWriteItem::builder().put(put.build().unwrap()).build()
         }
         1 => {
@@ -149,19 +154,23 @@ fn action(requests: &mut Requests, table: &str, key: &str) -> TransactWriteItem 
             let delete = delete
                 .set_condition_expression(e.condition.map(Into::into))
                 .set_expression_attribute_names(some(e.names));
-            let delete =
-                delete.set_expression_attribute_values(some(e.values)).return_values_on_condition_check_failure(old);
+            let delete = delete
+                .set_expression_attribute_values(some(e.values))
+                .return_values_on_condition_check_failure(old);
             TransactWriteItem::builder().delete(delete.build().unwrap()).build()
         }
         _ => {
             let e = requests.expressions(true);
-            let update =
-                Update::builder().table_name(table).key(KEY, text(key)).set_update_expression(e.update.map(Into::into));
+            let update = Update::builder()
+                .table_name(table)
+                .key(KEY, text(key))
+                .set_update_expression(e.update.map(Into::into));
             let update = update
                 .set_condition_expression(e.condition.map(Into::into))
                 .set_expression_attribute_names(some(e.names));
-            let update =
-                update.set_expression_attribute_values(some(e.values)).return_values_on_condition_check_failure(old);
+            let update = update
+                .set_expression_attribute_values(some(e.values))
+                .return_values_on_condition_check_failure(old);
             TransactWriteItem::builder().update(update.build().unwrap()).build()
         }
     }
@@ -170,7 +179,10 @@ fn action(requests: &mut Requests, table: &str, key: &str) -> TransactWriteItem 
 fn row(item: Option<&HashMap<String, AttributeValue>>) -> String {
     format!(
         "{:?}",
-        item.map(|item| item.iter().map(|(name, value)| (name.clone(), plain(value))).collect::<BTreeMap<_, _>>())
+        item.map(|item| item
+            .iter()
+            .map(|(name, value)| (name.clone(), plain(value)))
+            .collect::<BTreeMap<_, _>>())
     )
 }
 
@@ -188,12 +200,15 @@ fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> String {
 /// The answer to a transaction, or to its only action sent by itself, in words that can be compared.
 async fn answer(dynamo: &Dynamo, actions: &[TransactWriteItem], token: Option<&str>) -> String {
     if let ([TransactWriteItem { update: Some(update), .. }], None) = (actions, token) {
-        let request = dynamo.update_item().table_name(update.table_name()).set_key(Some(update.key().clone()));
-        let request = request.update_expression(update.update_expression()).return_values(ReturnValue::AllNew);
+        let request =
+            dynamo.update_item().table_name(update.table_name()).set_key(Some(update.key().clone()));
+        let request =
+            request.update_expression(update.update_expression()).return_values(ReturnValue::AllNew);
         let request = request.set_condition_expression(update.condition_expression().map(Into::into));
         let request = request.set_expression_attribute_names(update.expression_attribute_names().cloned());
         let request = request.set_expression_attribute_values(update.expression_attribute_values().cloned());
-        let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let request =
+            request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         return match request.send().await {
             Ok(reply) => format!("done {}", row(reply.attributes.as_ref())),
             Err(error) => {
@@ -215,9 +230,11 @@ async fn answer(dynamo: &Dynamo, actions: &[TransactWriteItem], token: Option<&s
                 Some(E::TransactionCanceledException(cancelled)) => cancelled.cancellation_reasons().to_vec(),
                 _ => Vec::new(),
             };
-            let old = |item: Option<&HashMap<String, AttributeValue>>| row(item.filter(|item| !item.is_empty()));
-            let reasons =
-                reasons.iter().map(|reason| format!(" {} {}", reason.code().unwrap_or("None"), old(reason.item())));
+            let old =
+                |item: Option<&HashMap<String, AttributeValue>>| row(item.filter(|item| !item.is_empty()));
+            let reasons = reasons
+                .iter()
+                .map(|reason| format!(" {} {}", reason.code().unwrap_or("None"), old(reason.item())));
             format!("{}{}", code(&error), reasons.collect::<String>())
         }
     }
@@ -226,7 +243,14 @@ async fn answer(dynamo: &Dynamo, actions: &[TransactWriteItem], token: Option<&s
 async fn rows(dynamo: &Dynamo, table: &str) -> Vec<String> {
     let mut rows = Vec::new();
     for key in KEYS {
-        let read = dynamo.get_item().table_name(table).key(KEY, text(key)).consistent_read(true).send().await.unwrap();
+        let read = dynamo
+            .get_item()
+            .table_name(table)
+            .key(KEY, text(key))
+            .consistent_read(true)
+            .send()
+            .await
+            .unwrap();
         rows.push(row(read.item.as_ref()));
     }
     rows
@@ -246,7 +270,8 @@ async fn compare((one, at): (&Dynamo, &str), (other, there): (&Dynamo, &str)) {
             let mut keys = KEYS;
             shape.rng.shuffle(&mut keys);
             let keys = &keys[..shape.rng.usize(1..=3)];
-            let token = (shape.rng.u32(0..3) == 0).then(|| format!("{unique}-{seed}-{}", shape.rng.u32(0..6)));
+            let token =
+                (shape.rng.u32(0..3) == 0).then(|| format!("{unique}-{seed}-{}", shape.rng.u32(0..6)));
             let make = |table: &str| {
                 let mut requests = Requests { rng: shape.rng.clone() };
                 keys.iter().map(|key| action(&mut requests, table, key)).collect::<Vec<_>>()
@@ -270,7 +295,7 @@ async fn both_engines_answer_alike() {
     }
     let served = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     let server = served.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let config =
-        aws_sdk_dynamodb::config::Builder::from(&crate::world::sdk_config()).endpoint_url(server.endpoint_url());
+    let config = aws_sdk_dynamodb::config::Builder::from(&crate::world::sdk_config())
+        .endpoint_url(server.endpoint_url());
     compare((&embedded.dynamodb(), TABLE), (&Dynamo::from_conf(config.build()), TABLE)).await;
 }

@@ -104,8 +104,15 @@ impl Run {
         let client = world.client();
         client.ops().apply_limit(&dimension(TPM), &limit).await.unwrap();
         let (line, made) = (Mutex::new(recorded().into_iter()), Mutex::default());
-        let run =
-            Self { client, estimator: TokenEstimator::default(), reserve, setting, began: Instant::now(), line, made };
+        let run = Self {
+            client,
+            estimator: TokenEstimator::default(),
+            reserve,
+            setting,
+            began: Instant::now(),
+            line,
+            made,
+        };
         let run = Arc::new(run);
         let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(Arc::clone(&run).caller())).collect();
         for caller in callers {
@@ -167,12 +174,14 @@ impl Run {
             }
     }
 
-    /// The share of the limit's refill that was used, from the warm-up to the last start: there was always someone who waited.
+    /// The share of the limit's refill that was used, from the warm-up to the last start: there was always
+    /// someone who waited.
     fn use_of_the_limit(&self) -> f64 {
         let made = self.made.lock().unwrap();
         assert_eq!(made.len(), recorded().len());
         let last = made.iter().map(|call| call.at).max().unwrap();
-        let used: u64 = made.iter().filter(|call| (WARM_UP..last).contains(&call.at)).map(|call| call.used).sum();
+        let used: u64 =
+            made.iter().filter(|call| (WARM_UP..last).contains(&call.at)).map(|call| call.used).sum();
         used as f64 / (f64::from(TOKENS_PER_SECOND) * (last - WARM_UP).as_secs_f64())
     }
 
@@ -200,7 +209,8 @@ async fn estimates_use_nine_tenths_of_a_limit_of_which_max_tokens_use_under_four
     nine_tenths_against_four(setting).await;
 }
 
-/// The capacity of a whole minute forgives a large reservation that is settled soon, and this one is too large for it.
+/// The capacity of a whole minute forgives a large reservation that is settled soon, and this one is too
+/// large for it.
 #[tokio::test(start_paused = true)]
 async fn so_they_do_where_an_answer_may_be_long_and_the_bucket_holds_a_minute() {
     let setting = Setting { start: Start::Retried, end: End::Settle, max_tokens: 16_384, capacity_secs: 60 };
@@ -211,7 +221,9 @@ async fn so_they_do_where_an_answer_may_be_long_and_the_bucket_holds_a_minute() 
 #[ignore = "more than a minute: prints the table of docs/tokens.md"]
 #[allow(clippy::print_stdout)]
 async fn the_table_of_the_document() {
-    for (end, start) in [(End::Release, Start::Retried), (End::Settle, Start::Booked), (End::Settle, Start::Retried)] {
+    for (end, start) in
+        [(End::Release, Start::Retried), (End::Settle, Start::Booked), (End::Settle, Start::Retried)]
+    {
         for (max_tokens, capacity_secs) in [(4_096, 10), (4_096, 60), (16_384, 10), (16_384, 60)] {
             let setting = Setting { start, end, max_tokens, capacity_secs };
             let by_max_tokens = use_of_the_limit(Reserve::MaxTokens, setting).await * 100.0;

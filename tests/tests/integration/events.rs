@@ -17,8 +17,9 @@ use crate::metrics::spans::ThreadSpans;
 use crate::world::{World, refusal, take};
 
 thread_local! {
-    /// What was logged on this thread, once it wants to know. The subscriber is the process's, which other tests share: one for a
-    /// thread alone would miss events that another thread met first, when nobody listened.
+    /// What was logged on this thread, once it wants to know. The subscriber is the process's, which other
+    /// tests share: one for a thread alone would miss events that another thread met first, when nobody
+    /// listened.
     static LOG: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
@@ -69,7 +70,8 @@ pub(crate) fn lines_of(event: &str) -> Vec<Value> {
 
 /// The lines at warn and above since the last time.
 fn warnings() -> Vec<Value> {
-    let warnings = lines().into_iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").collect();
+    let warnings =
+        lines().into_iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").collect();
     LOG.set(Some(Vec::new()));
     warnings
 }
@@ -83,11 +85,15 @@ async fn every_documented_event_is_logged_with_its_fields() {
     client.penalize("a#rpm", 1.0).await.unwrap();
     let _ = take(&client, "a#rpm").await;
     refusal(&client, "a#rpm").await;
-    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
+    world
+        .dynamo
+        .faults()
+        .next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
     take(&client, "a#concurrent").await.release().await.unwrap();
     let late = client.slot("a#concurrent").timeout(Duration::from_secs(1));
-    let late =
-        late.run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
+    let late = late
+        .run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await))
+        .await;
     assert!(late.is_err());
     client.ops().sweep(SweepOptions::default()).await.unwrap();
     let unreadable = Reply { status: 429, headers: &[("retry-after", "soon")], body: None };
@@ -136,7 +142,10 @@ async fn a_refusal_of_the_vendor_is_one_warning_that_says_what_was_done() {
         let warnings = warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let line = &warnings[0];
-        assert_eq!((line["event"].as_str(), line["dimensions"].as_str()), (Some("vendor.refused"), Some(blamed)));
+        assert_eq!(
+            (line["event"].as_str(), line["dimensions"].as_str()),
+            (Some("vendor.refused"), Some(blamed))
+        );
         assert!(line["done"].as_str().unwrap().starts_with(done), "{line}");
         assert!(line["decision"].as_str().unwrap().starts_with("RetryInline"), "{line}");
         world.pass(Duration::from_secs(60));
@@ -146,7 +155,10 @@ async fn a_refusal_of_the_vendor_is_one_warning_that_says_what_was_done() {
     let reply = Reply { status: 429, headers: &[("retry-after", "3")], body: None };
     client.on_rate_limited(rpm, reply).await.unwrap_err();
     let warnings = warnings();
-    assert!(warnings.len() == 1 && !warnings[0]["error"].is_null(), "also if the table does not answer: {warnings:?}");
+    assert!(
+        warnings.len() == 1 && !warnings[0]["error"].is_null(),
+        "also if the table does not answer: {warnings:?}"
+    );
     world.dynamo.faults().clear();
     // What a caller does by itself has a line of its own.
     client.cool_down(rpm, Duration::from_secs(1)).await.unwrap();

@@ -81,7 +81,12 @@ async fn a_crashed_holders_slot_is_back_in_time_for_those_who_wait_in_line() {
         let other = world.client_with(|settings| settings.leases(Leases::Concurrent));
         std::mem::forget(take(&other, SLOTS).await);
         let client = world.client();
-        client.slot(SLOTS).timeout(Duration::from_secs(100)).run(async |_| Ok::<_, LimitError>(())).await.unwrap();
+        client
+            .slot(SLOTS)
+            .timeout(Duration::from_secs(100))
+            .run(async |_| Ok::<_, LimitError>(()))
+            .await
+            .unwrap();
         assert!(crashed_at.elapsed() <= BACK_WITHIN, "{kind:?}: {:?}", crashed_at.elapsed());
     }
 }
@@ -107,7 +112,8 @@ async fn a_caller_that_was_told_to_come_back_later_finds_the_slot_free() {
     crash(&world, 1).await;
     let client = world.client();
     sleep(Duration::from_secs(62)).await;
-    // Refused before the lease has ended for every clock: its process sweeps again while the caller waits, though nobody asks.
+    // Refused before the lease has ended for every clock: its process sweeps again while the caller waits,
+    // though nobody asks.
     let wait = refusal(&client, SLOTS).await.wait();
     sleep(wait + HEAL_EVERY).await;
     world.dynamo.meter().reset();
@@ -158,7 +164,8 @@ async fn leases_that_live_are_left_alone() {
 async fn a_heal_beside_a_late_release_and_beside_a_sweep_gives_each_slot_back_once() {
     let world = World::with_slots(SLOTS, 2).await;
     let client = world.client();
-    let (late, _crashed) = (take(&client, SLOTS).await, std::mem::ManuallyDrop::new(take(&client, SLOTS).await));
+    let (late, _crashed) =
+        (take(&client, SLOTS).await, std::mem::ManuallyDrop::new(take(&client, SLOTS).await));
     world.pass_lease();
     let gate = world.dynamo.faults().hold_next(Operation::Scan);
     refusal(&client, SLOTS).await;

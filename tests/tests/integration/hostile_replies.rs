@@ -34,14 +34,22 @@ const HOSTILE: &[(u16, Headers, &str)] = &[
     (429, &[("x-ratelimit-limit-requests", "1"), ("x-ratelimit-remaining-requests", "0")], ""),
     (
         429,
-        &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "24h0m0s"), ("retry-after", "7")],
+        &[
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-requests", "24h0m0s"),
+            ("retry-after", "7"),
+        ],
         "",
     ),
     // Twice the same header, and headers that contradict each other.
     (429, &[("retry-after", "1"), ("retry-after", "86400")], ""),
     (200, &[("x-ratelimit-remaining-requests", "600"), ("x-ratelimit-remaining-requests", "0")], ""),
     (429, &[("retry-after", "86400"), ("x-ratelimit-remaining-requests", "600")], ""),
-    (200, &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9999999999")], ""),
+    (
+        200,
+        &[("x-ratelimit-limit", "0"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9999999999")],
+        "",
+    ),
     // Nothing that can be read.
     (429, &[("retry-after", "-5"), ("x-ratelimit-remaining-requests", "many")], "not JSON at all"),
 ];
@@ -77,7 +85,10 @@ async fn one_hostile_reply_costs_the_fleet_at_most_the_cap_and_is_undone_whole()
             let missing = limit.capacity().minus(bucket.level(now));
             let refilled = limit.refill_rate().time_for(missing).unwrap_or(Duration::ZERO);
             // The call itself, which takes 9 s of a day's refill.
-            assert!(refilled <= CAP + Duration::from_secs(10), "{case}: {name} misses {missing}, {refilled:?}");
+            assert!(
+                refilled <= CAP + Duration::from_secs(10),
+                "{case}: {name} misses {missing}, {refilled:?}"
+            );
         }
         // As `sluice cool-down NAME --end --refill` does.
         let operator = world.client();

@@ -1,4 +1,5 @@
-//! What Terraform makes and what the code takes for granted are one: names, key, TTL, and rights that suffice.
+//! What Terraform makes and what the code takes for granted are one: names, key, TTL, and rights that
+//! suffice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,14 +47,20 @@ fn assigned(source: &str, name: &str) -> String {
 #[test]
 fn terraform_and_the_schema_name_the_same_table() {
     let table = read("modules/table/main.tf");
-    assert_eq!(assigned(&table, "name"), format!("\"${{var.name_prefix}}{}\"", table_name("${var.environment}")));
+    assert_eq!(
+        assigned(&table, "name"),
+        format!("\"${{var.name_prefix}}{}\"", table_name("${var.environment}"))
+    );
     assert_eq!(assigned(&table, "hash_key"), format!("\"{KEY}\""));
     assert_eq!(assigned(&table, "attribute_name"), format!("\"{PURGE_AT}\""));
     let variables = read("variables.tf");
     let environments = list(&variables.replace("contains([", "environments = ["), "environments");
     assert_eq!(environments, ENVIRONMENTS);
     for environment in ENVIRONMENTS {
-        assert_eq!(assigned(&read(&format!("envs/{environment}.tfvars")), "environment"), format!("\"{environment}\""));
+        assert_eq!(
+            assigned(&read(&format!("envs/{environment}.tfvars")), "environment"),
+            format!("\"{environment}\"")
+        );
     }
     let reconciler = read("modules/reconciler/rights.tf");
     let callers = read("modules/caller-policy/main.tf");
@@ -63,7 +70,8 @@ fn terraform_and_the_schema_name_the_same_table() {
     }
 }
 
-/// Names in the lines that a sweep of a busy and damaged table publishes: of the environment, and of its buckets.
+/// Names in the lines that a sweep of a busy and damaged table publishes: of the environment, and of its
+/// buckets.
 async fn published() -> [BTreeSet<String>; 2] {
     let world = damaged().await;
     let client = world.client();
@@ -103,15 +111,20 @@ fn printed() -> BTreeSet<String> {
     defined.iter().map(|metric| metric["Name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Each metric that callers print has an alarm, which looks at it by the name that callers give the environment.
+/// Each metric that callers print has an alarm, which looks at it by the name that callers give the
+/// environment.
 #[test]
 fn each_metric_of_callers_has_an_alarm() {
     let alarms = read("modules/alarms/main.tf");
-    let own =
-        alarms.split("metric      = \"").skip(1).filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
+    let own = alarms
+        .split("metric      = \"")
+        .skip(1)
+        .filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
     let own = own.map(|alarm| alarm.split_once('"').unwrap().0);
-    let added =
-        alarms.split("metric_name = \"").skip(1).filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
+    let added = alarms
+        .split("metric_name = \"")
+        .skip(1)
+        .filter(|alarm| assigned(alarm, "dimensions") == "local.of_callers");
     let added = added.map(|alarm| alarm.split_once('"').unwrap().0);
     assert_eq!(own.chain(added).map(str::to_owned).collect::<BTreeSet<_>>(), printed());
 }
@@ -122,7 +135,8 @@ async fn alarms_and_charts_look_at_metrics_that_are_published() {
     let ([of_environment, of_buckets], of_callers) = (published().await, printed());
     let (alarms, dashboard) = (read("modules/alarms/main.tf"), read("modules/dashboard/main.tf"));
     let of_alarms = alarms.split("namespace   = \"Sluice\"").skip(1).map(|alarm| assigned(alarm, "metric"));
-    let of_charts = dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
+    let of_charts =
+        dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
     let looked_at: Vec<String> = of_alarms.chain(of_charts).collect();
     assert!(looked_at.len() > 25, "{looked_at:?}");
     for metric in &looked_at {
@@ -132,7 +146,8 @@ async fn alarms_and_charts_look_at_metrics_that_are_published() {
             "{metric} is not among {of_environment:?}, {of_callers:?}"
         );
     }
-    let searched = dashboard.split("MetricName=\\\"").skip(1).map(|search| search.split_once("\\\"").unwrap().0);
+    let searched =
+        dashboard.split("MetricName=\\\"").skip(1).map(|search| search.split_once("\\\"").unwrap().0);
     let searched: Vec<&str> = searched.collect();
     assert_eq!(searched.len(), 5, "{searched:?}");
     for metric in searched {
@@ -151,7 +166,10 @@ fn each_alarm_has_a_section_in_the_manual() {
     assert_eq!(names.len(), 24, "{names:?}");
     for name in names {
         assert!(manual.contains(&format!("\n### `{name}`")), "docs/operations.md has no section {name}");
-        assert!(manual.contains(&format!("\n| [`{name}`](#{name})")), "docs/operations.md does not list {name}");
+        assert!(
+            manual.contains(&format!("\n| [`{name}`](#{name})")),
+            "docs/operations.md does not list {name}"
+        );
     }
 }
 
@@ -167,10 +185,15 @@ fn with_rows(rights: Rights, actions: &[String], keys: &[&str]) -> Rights {
 /// What the policy of callers allows, with these on the whole table.
 fn rights_of_callers(on_table: &[String]) -> Rights {
     let source = read("modules/caller-policy/main.tf");
-    with_rows(rights(on_table, &list(&source, "remove_actions")), &list(&source, "make_actions"), LEASES_AND_TICKETS)
+    with_rows(
+        rights(on_table, &list(&source, "remove_actions")),
+        &list(&source, "make_actions"),
+        LEASES_AND_TICKETS,
+    )
 }
 
-/// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot that is lost.
+/// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot
+/// that is lost.
 async fn damaged() -> World {
     let world = World::with_slots(SLOTS, 4).await;
     world.rate(RATE, 10, 60).await;
@@ -210,8 +233,9 @@ async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
     world.client().ops().warm_up().await.unwrap();
     assert!(heals(&world).await);
     for left_out in on_table.iter().chain(&on_leases) {
-        let without =
-            |actions: &[String]| actions.iter().filter(|action| *action != left_out).cloned().collect::<Vec<_>>();
+        let without = |actions: &[String]| {
+            actions.iter().filter(|action| *action != left_out).cloned().collect::<Vec<_>>()
+        };
         let world = damaged().await;
         world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases)));
         assert!(!heals(&world).await, "{left_out} is granted and not needed");

@@ -1,5 +1,5 @@
-//! Inline leases as they stand in the table: what they are, how they are listed, and that a real engine takes the writes that
-//! core plans for them.
+//! Inline leases as they stand in the table: what they are, how they are listed, and that a real engine takes
+//! the writes that core plans for them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(crate) async fn lease(world: &World, ids: &[&str], ends_in: i64) {
     let update = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(SLOTS));
     let update = update.update_expression("SET leases = if_not_exists(leases, :none)");
     update.expression_attribute_values(":none", AttributeValue::M(HashMap::new())).send().await.unwrap();
-    let ends = Timestamp::from_micros(world.dynamo.clock().now().micros() + ends_in * 1_000_000).ceil_to_second();
+    let ends =
+        Timestamp::from_micros(world.dynamo.clock().now().micros() + ends_in * 1_000_000).ceil_to_second();
     for id in ids {
         let entry = [(INLINE_COST, number("1")), (INLINE_ENDS, number(&ends.to_string()))];
         put(world, id, AttributeValue::M(entry.map(|(name, value)| (name.to_owned(), value)).into())).await;
@@ -97,7 +98,11 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
 }
 
 /// Plans from the row as it is, applies it, and holds the row against what the plan says of it.
-async fn serve(world: &World, takes: &[(&str, i32)], releases: &[&str]) -> (Vec<InlineAnswer>, Vec<ReleaseAnswer>) {
+async fn serve(
+    world: &World,
+    takes: &[(&str, i32)],
+    releases: &[&str],
+) -> (Vec<InlineAnswer>, Vec<ReleaseAnswer>) {
     let bucket = world.bucket(SLOTS).await;
     let takes: Vec<_> = takes.iter().map(|(id, slots)| take(world, id, *slots)).collect();
     let release = |text: &&str| {
@@ -188,7 +193,8 @@ async fn a_limit_that_is_too_large_for_inline_leases_is_refused() {
     let world = World::new().await;
     let most = i32::try_from(MOST_INLINE_LEASES).unwrap();
     let limit = |capacity: i32, cost: i32| {
-        Limit::concurrent(Amount::from_tokens(capacity), Cost::new(Amount::from_tokens(cost)).unwrap()).unwrap()
+        Limit::concurrent(Amount::from_tokens(capacity), Cost::new(Amount::from_tokens(cost)).unwrap())
+            .unwrap()
     };
     let inline = world.client_with(|settings| settings.leases(Leases::Inline));
     let name = dimension(SLOTS);
@@ -199,7 +205,10 @@ async fn a_limit_that_is_too_large_for_inline_leases_is_refused() {
     }
     assert!(world.row(SLOTS).await.is_none(), "nothing was applied");
     assert_eq!(world.client().ops().apply_limit(&name, &limit(most + 1, 1)).await.unwrap(), Applied::Created);
-    assert!(inline.ops().apply_limit(&name, &limit(most + 1, 1)).await.is_err(), "though it is there already");
+    assert!(
+        inline.ops().apply_limit(&name, &limit(most + 1, 1)).await.is_err(),
+        "though it is there already"
+    );
     inline.ops().apply_limit(&name, &limit(most * 2, 2)).await.unwrap();
     inline.ops().apply_limit(&dimension("openai#rpm"), &crate::world::requests(10_000, 60)).await.unwrap();
 }

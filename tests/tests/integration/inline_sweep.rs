@@ -1,4 +1,5 @@
-//! What a sweep does to inline leases: it finds those that have ended, gives their slots back, and leaves the rest alone.
+//! What a sweep does to inline leases: it finds those that have ended, gives their slots back, and leaves the
+//! rest alone.
 
 use std::time::Duration;
 
@@ -165,7 +166,8 @@ async fn a_recount_of_inline_leases_is_exact_while_they_come_and_go() {
     for (round, ids) in [["c", "d"], ["e", "f"]].iter().enumerate() {
         let gate = world.dynamo.faults().hold_next(Operation::Scan);
         let client = world.client();
-        let sweeping = tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
+        let sweeping =
+            tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
         gate.reached().await;
         lease(&world, &ids[..], -60).await;
         gate.open();

@@ -1,4 +1,5 @@
-//! Inline leases change hands: a holder that died loses its slot to whoever is refused, once, and one that lives never does.
+//! Inline leases change hands: a holder that died loses its slot to whoever is refused, once, and one that
+//! lives never does.
 
 use std::time::Duration;
 
@@ -84,7 +85,11 @@ async fn a_holder_whose_lease_runs_is_never_taken_over_from() {
     let holder = take(&world.client(), SLOTS).await;
     for passed in [Duration::ZERO, LEASE_TTL - Duration::from_secs(1), Duration::from_secs(3)] {
         world.pass(passed);
-        assert_eq!(refusal(&world.client(), SLOTS).await.reason(), RetryReason::NoFreeSlot, "after {passed:?} more");
+        assert_eq!(
+            refusal(&world.client(), SLOTS).await.reason(),
+            RetryReason::NoFreeSlot,
+            "after {passed:?} more"
+        );
     }
     // Two seconds after its end it has ended for every clock.
     world.pass(Duration::from_millis(1));
@@ -134,7 +139,8 @@ async fn a_take_over_whose_reply_was_lost_counts_once() {
     assert_eq!(held(&world).await, ("2".into(), 0), "both dead holders' slots are back, and its own");
 }
 
-/// It cannot tell whether its own release or a sweep was there; what it gave back was its own in all likelihood.
+/// It cannot tell whether its own release or a sweep was there; what it gave back was its own in all
+/// likelihood.
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_reply_was_lost_is_told_as_done() {
     let world = with_slots(2).await;

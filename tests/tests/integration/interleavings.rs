@@ -1,5 +1,5 @@
-//! Two parties change the same slot. Whatever the order, it ends as if one had. Each test fails when the condition that it
-//! names is taken out of the expression.
+//! Two parties change the same slot. Whatever the order, it ends as if one had. Each test fails when the
+//! condition that it names is taken out of the expression.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ async fn sweep(world: &World) -> SweepReport {
     world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
-/// The table's TTL is on `purge_at`: on `ttl`, the only trace of the slot would be gone before a sweep saw it.
+/// The table's TTL is on `purge_at`: on `ttl`, the only trace of the slot would be gone before a sweep saw
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
     for point in 0..4 {
@@ -39,7 +40,8 @@ async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
     }
 }
 
-/// As above, between the scan and the reclaim; and after seven days, when the row goes, the sweep restores nothing for it.
+/// As above, between the scan and the reclaim; and after seven days, when the row goes, the sweep restores
+/// nothing for it.
 #[tokio::test(start_paused = true)]
 async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
     for (since_end, deleted, restored) in
@@ -51,7 +53,8 @@ async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
         world.pass(LEASE_TTL + since_end);
         let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
         let sweeper = world.client();
-        let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
+        let sweeping =
+            tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
         gate.reached().await;
         assert_eq!(world.dynamo.sweep_ttl().unwrap(), deleted);
         gate.open();
@@ -80,8 +83,8 @@ async fn two_resizes_from_one_reading_change_the_slots_once() {
     assert_eq!(world.free(SLOTS).await, "5");
 }
 
-/// Condition: `T <= C - x` on *spend*. Between the reading and the write others gave tokens back, and the line stands above the
-/// capacity: without the bound the call would be paid from what has run over the brim.
+/// Condition: `T <= C - x` on *spend*. Between the reading and the write others gave tokens back, and the
+/// line stands above the capacity: without the bound the call would be paid from what has run over the brim.
 #[tokio::test(start_paused = true)]
 async fn a_spend_is_not_paid_from_above_the_brim() {
     let world = World::with_rate("openai#rpm", 10, 100_000_000).await;
@@ -92,7 +95,8 @@ async fn a_spend_is_not_paid_from_above_the_brim() {
     assert_eq!(world.level("openai#rpm").await, "9");
 }
 
-/// A clock that lags must not move the anchor of a bucket above its brim back, and gain what flows in between.
+/// A clock that lags must not move the anchor of a bucket above its brim back, and gain what flows in
+/// between.
 #[tokio::test(start_paused = true)]
 async fn an_anchor_never_moves_back() {
     let world = World::with_rate("openai#rpm", 10, 10).await;
@@ -102,7 +106,8 @@ async fn an_anchor_never_moves_back() {
     assert_eq!(world.level("openai#rpm").await, "9");
 }
 
-/// Three processes whose readings are old meet a bucket that was idle: one full write, and spends on what it left.
+/// Three processes whose readings are old meet a bucket that was idle: one full write, and spends on what it
+/// left.
 #[tokio::test(start_paused = true)]
 async fn an_idle_bucket_pays_out_its_capacity_and_no_more() {
     let world = World::with_rate("openai#rpm", 10, 60).await;

@@ -1,5 +1,5 @@
-//! Lanes of rate buckets: callers of one process that ask at the same time share one write, in their order, and none of them
-//! is in another's way.
+//! Lanes of rate buckets: callers of one process that ask at the same time share one write, in their order,
+//! and none of them is in another's way.
 
 use std::time::Duration;
 
@@ -120,7 +120,8 @@ async fn one_write_books_every_start_in_the_order_of_asking() {
         assert_eq!(call.await.unwrap().unwrap().micros_since(empty_at), due, "a call of {cost}");
     }
     let usage = world.dynamo.meter().reset();
-    // Units are not told by every engine, and of one that is not in virtual time the answer to a look may come too late.
+    // Units are not told by every engine, and of one that is not in virtual time the answer to a look may
+    // come too late.
     if endpoint::url().is_none() {
         assert_eq!(
             usage.write_units, 3,
@@ -215,8 +216,8 @@ async fn a_write_is_not_cut_off_with_the_caller_that_began_it() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_with_its_answer_untaken_leaves_nothing_taken() {
     let (world, client) = known().await;
-    // Room below the brim for both returns, in either order: a return cannot tell whether what came back since was taken before it or
-    // after, and counts it against its own room.
+    // Room below the brim for both returns, in either order: a return cannot tell whether what came back
+    // since was taken before it or after, and counts it against its own room.
     assert!(is_granted(asks(&client, 20)).await);
     let world = world.distant();
     // With a second one the lane is served on a task of its own, whether they are polled or not.
@@ -274,13 +275,18 @@ async fn a_caller_of_two_rates_that_leaves_between_their_answers_leaves_nothing_
         settle().await;
         gates[1 - first].open();
         settle().await;
-        assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("9", "9"), "{first} first");
+        assert_eq!(
+            (world.level(RPM).await.as_str(), world.level(TPM).await.as_str()),
+            ("9", "9"),
+            "{first} first"
+        );
     }
 }
 
 #[test]
 fn who_stands_in_line_behind_a_runtime_that_ends_is_served_by_another() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (ending, staying) = (runtime(), runtime());
     let (world, client) = staying.block_on(async {
         let known = known().await;

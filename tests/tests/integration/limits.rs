@@ -14,7 +14,10 @@ const RPM: &str = "openai#rpm";
 async fn applying_a_limit_twice_changes_nothing() {
     let world = World::with_rate(RPM, 10, 60).await;
     let version = world.bucket(RPM).await.version();
-    assert_eq!(world.client().ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap(), Applied::Unchanged);
+    assert_eq!(
+        world.client().ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap(),
+        Applied::Unchanged
+    );
     assert_eq!(world.bucket(RPM).await.version(), version);
 }
 
@@ -36,8 +39,8 @@ async fn a_change_of_limits_keeps_the_level_that_was_reached() {
     assert_eq!(world.level(RPM).await, "20", "never above the new capacity");
 }
 
-/// Condition: the limit type. What is known of a bucket may be a minute old; taken as slots, its tokens would be there a second time, as
-/// the line has risen meanwhile.
+/// Condition: the limit type. What is known of a bucket may be a minute old; taken as slots, its tokens would
+/// be there a second time, as the line has risen meanwhile.
 #[tokio::test(start_paused = true)]
 async fn slots_are_not_taken_of_a_bucket_that_was_made_anew_as_a_rate() {
     let world = World::with_slots(RPM, 5).await;
@@ -52,8 +55,8 @@ async fn slots_are_not_taken_of_a_bucket_that_was_made_anew_as_a_rate() {
     assert_eq!((world.level(RPM).await.as_str(), world.bucket(RPM).await.admitted()), ("4", None));
 }
 
-/// Condition: the anchor, which is 0 in a bucket of slots. The rate bucket is full again by what the process knows, so its write would set
-/// the level, also where both buckets were made in one microsecond.
+/// Condition: the anchor, which is 0 in a bucket of slots. The rate bucket is full again by what the process
+/// knows, so its write would set the level, also where both buckets were made in one microsecond.
 #[tokio::test(start_paused = true)]
 async fn tokens_are_not_taken_of_a_bucket_that_was_made_anew_for_slots_in_the_same_microsecond() {
     let world = World::with_rate(RPM, 50, 1).await;
@@ -82,7 +85,10 @@ async fn a_resize_that_is_on_its_way_changes_no_bucket_that_was_made_anew_as_a_r
     world.client().ops().remove_bucket(&dimension(RPM)).await.unwrap();
     world.rate(RPM, 5, 60).await;
     gate.open();
-    assert!(matches!(resizing.await.unwrap(), Err(LimitsError::Limit { .. })), "it is of another kind by now");
+    assert!(
+        matches!(resizing.await.unwrap(), Err(LimitsError::Limit { .. })),
+        "it is of another kind by now"
+    );
     assert_eq!(world.level(RPM).await, "5");
 }
 
@@ -94,7 +100,8 @@ async fn a_long_idle_bucket_keeps_its_capacity_and_not_more() {
     assert_eq!(world.level(RPM).await, "10");
 }
 
-/// Condition: the anchor. A caller that planned with the old limits must not pass with the new ones, even in one microsecond.
+/// Condition: the anchor. A caller that planned with the old limits must not pass with the new ones, even in
+/// one microsecond.
 #[tokio::test(start_paused = true)]
 async fn a_spend_planned_before_a_change_is_planned_again() {
     let world = World::with_rate(RPM, 100, 60).await;
@@ -123,8 +130,9 @@ async fn a_change_planned_before_a_re_anchor_is_planned_again() {
     world.pass(Duration::from_secs(100));
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let operator = world.client();
-    let change =
-        tokio::spawn(async move { operator.ops().apply_limit(&dimension(RPM), &requests(200, 1_000)).await.unwrap() });
+    let change = tokio::spawn(async move {
+        operator.ops().apply_limit(&dimension(RPM), &requests(200, 1_000)).await.unwrap()
+    });
     gate.reached().await;
     let _ = take(&client, RPM).await;
     gate.open();
@@ -139,8 +147,9 @@ async fn a_bucket_that_two_create_keeps_what_was_taken_from_the_first() {
     let world = World::new().await;
     let gate = world.dynamo.faults().hold_next(Operation::PutItem);
     let late = world.client();
-    let creating =
-        tokio::spawn(async move { late.ops().apply_limit(&dimension(RPM), &requests(10, 100_000)).await.unwrap() });
+    let creating = tokio::spawn(async move {
+        late.ops().apply_limit(&dimension(RPM), &requests(10, 100_000)).await.unwrap()
+    });
     gate.reached().await;
     world.rate(RPM, 10, 100_000).await;
     let _ = take(&world.client(), RPM).await;
@@ -158,7 +167,9 @@ async fn callers_that_spend_do_not_starve_a_change() {
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let operator = world.client();
     let change =
-        tokio::spawn(async move { operator.ops().apply_limit(&dimension(RPM), &requests(50, 60)).await.unwrap() });
+        tokio::spawn(
+            async move { operator.ops().apply_limit(&dimension(RPM), &requests(50, 60)).await.unwrap() },
+        );
     gate.reached().await;
     let _ = take(&client, RPM).await;
     world.dynamo.meter().reset();

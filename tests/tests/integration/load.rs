@@ -109,7 +109,10 @@ async fn what_crashed_holders_left_is_not_pending_after_the_next_sweep() {
     }
     world.pass(Duration::from_secs(8));
     let report = client.ops().sweep(SweepOptions::default()).await.unwrap();
-    assert_eq!((report.restored_slots, load(&report).pending(), load(&report).taken()), (5, slots(5), slots(5)));
+    assert_eq!(
+        (report.restored_slots, load(&report).pending(), load(&report).taken()),
+        (5, slots(5), slots(5))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,8 +155,10 @@ async fn two_sweeps_at_once_measure_once() {
     world.pass(Duration::from_secs(10));
     let (one, other) = (world.client().ops(), world.client().ops());
     let (one, other) = tokio::join!(one.sweep(SweepOptions::default()), other.sweep(SweepOptions::default()));
-    let measured =
-        [one.unwrap(), other.unwrap()].iter().filter(|report| report.loads.contains_key(&dimension(SLOTS))).count();
+    let measured = [one.unwrap(), other.unwrap()]
+        .iter()
+        .filter(|report| report.loads.contains_key(&dimension(SLOTS)))
+        .count();
     assert!(measured >= 1);
     world.pass(Duration::from_secs(10));
     let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
@@ -257,7 +262,8 @@ async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
         assert_eq!(world.row(&key).await.unwrap()[OUTLIVED], number("2"));
         world.pass(Duration::from_secs(300));
         assert_eq!(
-            world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired_holders[&dimension(SLOTS)],
+            world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired_holders
+                [&dimension(SLOTS)],
             2
         );
     }

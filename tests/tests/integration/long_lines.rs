@@ -1,4 +1,5 @@
-//! More callers in line than one write takes: all have their answer in the time that is stated, whatever hangs.
+//! More callers in line than one write takes: all have their answer in the time that is stated, whatever
+//! hangs.
 
 use std::time::Duration;
 
@@ -99,13 +100,17 @@ async fn three_thousand_calls_that_are_settled_hear_of_an_outage_in_time() {
     }
     hang(&world);
     let asked = Instant::now();
-    let calls = grants.into_iter().map(|mut grant| tokio::spawn(async move { grant.settle(TPM, 5).await.map(drop) }));
+    let calls =
+        grants.into_iter().map(|mut grant| tokio::spawn(async move { grant.settle(TPM, 5).await.map(drop) }));
     let mut unsent = 0;
     for told in within_two_requests(asked, calls.collect()).await {
         let Err(SettleError::Acquire(AcquireError::Store(error))) = told else { panic!("{told:?}") };
         unsent += usize::from(matches!(error, StoreError::Unavailable { maybe_applied: false, .. }));
     }
-    assert!((1_000..2_999).contains(&unsent), "those that nothing was sent for may be settled again: {unsent}");
+    assert!(
+        (1_000..2_999).contains(&unsent),
+        "those that nothing was sent for may be settled again: {unsent}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
+//! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not
+//! at all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::world::{LEASE_TTL, World, refusal, settle, take};
 const RPM: &str = "openai#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
 
-/// Condition: `attribute_not_exists` on the lease. The retry comes after the ten minutes in which the token makes both one.
+/// Condition: `attribute_not_exists` on the lease. The retry comes after the ten minutes in which the token
+/// makes both one.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_sent_again_after_its_token_ended_takes_one_slot() {
     let world = World::embedded().await;
@@ -47,8 +49,8 @@ async fn a_release_that_is_sent_again_after_its_token_ended_restores_once() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 1));
 }
 
-/// A release that is planned again is another transaction: it finds the lease gone that the first one deleted. Else its holder would count
-/// as one that had outlived its lease.
+/// A release that is planned again is another transaction: it finds the lease gone that the first one
+/// deleted. Else its holder would count as one that had outlived its lease.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_planned_again_after_a_lost_reply_is_given_back_and_counts_nobody_as_outlived() {
     let world = World::embedded().await;
@@ -56,7 +58,10 @@ async fn a_release_that_is_planned_again_after_a_lost_reply_is_given_back_and_co
     let client = world.client();
     let held = take(&client, SLOTS).await;
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
-    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
+    world
+        .dynamo
+        .faults()
+        .next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
     assert_eq!(held.release().await.unwrap(), Released::GivenBack);
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
     let other = take(&client, SLOTS).await;
@@ -77,9 +82,9 @@ async fn a_row_whose_delete_is_sent_again_after_a_lost_reply_was_not_anyone_else
     assert_eq!(world.leases().await, 0);
 }
 
-/// The transaction was applied, and nobody heard of it for some seconds, in which the bucket was nearly full again and others took their
-/// part. By the line of a later plan, all of its tokens would fit below the brim still; but each transaction moves the anchor, so that
-/// nothing rests on a line that was never written.
+/// The transaction was applied, and nobody heard of it for some seconds, in which the bucket was nearly full
+/// again and others took their part. By the line of a later plan, all of its tokens would fit below the brim
+/// still; but each transaction moves the anchor, so that nothing rests on a line that was never written.
 #[tokio::test(start_paused = true)]
 async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
     let world = World::embedded().await;
@@ -90,8 +95,11 @@ async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
     let other = world.client();
     let (began, is_taken) = (Instant::now(), AtomicBool::new(false));
     world.dynamo.faults().draw(move |call| {
-        let is_lost = call.operation == Operation::TransactWriteItems && began.elapsed() < Duration::from_secs(4);
-        is_lost.then(|| if is_taken.swap(true, Ordering::SeqCst) { Fault::LoseRequest } else { Fault::LoseReply })
+        let is_lost =
+            call.operation == Operation::TransactWriteItems && began.elapsed() < Duration::from_secs(4);
+        is_lost.then(|| {
+            if is_taken.swap(true, Ordering::SeqCst) { Fault::LoseRequest } else { Fault::LoseReply }
+        })
     });
     let asking = client.clone();
     let using = tokio::spawn(async move {
@@ -111,8 +119,8 @@ async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
     assert!(level <= most + 1e-6, "{level}, at most {most}");
 }
 
-/// A reading that was on its way while the slot was taken says nothing of its lease, and neither its version nor its time says so to
-/// whoever releases.
+/// A reading that was on its way while the slot was taken says nothing of its lease, and neither its version
+/// nor its time says so to whoever releases.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_a_reading_from_before_its_take_gives_the_slot_back() {
     let world = World::embedded().await.with(Kind::Inline);
@@ -131,8 +139,8 @@ async fn a_release_after_a_reading_from_before_its_take_gives_the_slot_back() {
     assert_eq!(world.free(SLOTS).await, "2");
 }
 
-/// The first send was thought lost, its retry was applied and released. The slot of the late one is out until its lease ends, and nobody
-/// has it a second time.
+/// The first send was thought lost, its retry was applied and released. The slot of the late one is out until
+/// its lease ends, and nobody has it a second time.
 #[tokio::test(start_paused = true)]
 async fn a_late_first_send_of_an_inline_take_parks_its_slot_until_its_lease_ends_and_no_longer() {
     let world = World::embedded().await.with(Kind::Inline);
@@ -163,8 +171,8 @@ async fn a_late_first_send_of_an_inline_take_parks_its_slot_until_its_lease_ends
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 2));
 }
 
-/// The transaction was applied, and nobody heard of it; the next try meets another transaction. The caller does not move
-/// on to an inline lease: its first lease would hold a slot that nobody uses.
+/// The transaction was applied, and nobody heard of it; the next try meets another transaction. The caller
+/// does not move on to an inline lease: its first lease would hold a slot that nobody uses.
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_transaction_may_be_applied_does_not_move_on() {
     let world = World::embedded().await;

@@ -21,7 +21,18 @@ macro_rules! for_either_kind {
     };
 }
 
-for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recount, slots, sweep, together, waiting);
+for_either_kind!(
+    acquire,
+    contention,
+    interleavings,
+    lanes,
+    lost_replies,
+    recount,
+    slots,
+    sweep,
+    together,
+    waiting
+);
 
 mod acquire;
 mod admission;

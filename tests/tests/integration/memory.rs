@@ -119,7 +119,10 @@ async fn a_late_reply_without_a_row_empties_no_line() {
         }
     });
     let late = late.await.unwrap();
-    assert!(matches!(late, Err(PenalizeError::Concurrency(_))), "the row that another reply showed counts: {late:?}");
+    assert!(
+        matches!(late, Err(PenalizeError::Concurrency(_))),
+        "the row that another reply showed counts: {late:?}"
+    );
     sleep(Duration::from_secs(2)).await;
     held.release().await.unwrap();
     waits.await.unwrap().unwrap();

@@ -39,7 +39,11 @@ impl Listening {
 }
 
 /// The value of a metric with these labels.
-pub(crate) fn value<'a>(recorded: &'a Recorded, name: &str, labels: &[(&str, &str)]) -> Option<&'a DebugValue> {
+pub(crate) fn value<'a>(
+    recorded: &'a Recorded,
+    name: &str,
+    labels: &[(&str, &str)],
+) -> Option<&'a DebugValue> {
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     recorded.get(&(name.to_owned(), labels))
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use sluice_sdk::{AcquireError, Client, Dimension, LimitError, Outcome, Released, Request, RequestError, SettleError};
+use sluice_sdk::{
+    AcquireError, Client, Dimension, LimitError, Outcome, Released, Request, RequestError, SettleError,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kind::Kind;
@@ -30,7 +32,8 @@ async fn a_slot_inside_of_a_slot_of_the_same_bucket_is_refused_at_once() {
             (inner, began.elapsed())
         };
         let outer = client.slot([SLOTS, TPM]).cost(TPM, 1);
-        let (inner, took) = outer.run(async |_| Ok::<_, LimitError>(nested(client.clone()).await)).await.unwrap();
+        let (inner, took) =
+            outer.run(async |_| Ok::<_, LimitError>(nested(client.clone()).await)).await.unwrap();
         let error = inner.unwrap_err();
         assert!(
             matches!(&error, LimitError::Acquire(AcquireError::Request(RequestError::Nested(of))) if of.as_str() == SLOTS),
@@ -52,7 +55,8 @@ async fn a_slot_inside_of_a_slot_of_the_same_bucket_is_refused_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_use_that_is_reported_after_the_slot_has_ended_is_an_error() {
     let world = world(Kind::Rows).await;
-    let slot = world.client().slot(TPM).cost(TPM, 100).run(async |slot| Ok::<_, LimitError>(slot)).await.unwrap();
+    let slot =
+        world.client().slot(TPM).cost(TPM, 100).run(async |slot| Ok::<_, LimitError>(slot)).await.unwrap();
     let error = slot.used(TPM, 10).unwrap_err();
     assert!(matches!(error, LimitError::Settle(SettleError::Ended(_))), "{error:?}");
     assert!(error.to_string().contains("before the closure returns"), "{error}");
@@ -139,7 +143,10 @@ async fn a_call_may_take_as_long_as_it_takes_unless_a_time_is_named() {
         let cut = client.slot(SLOTS).until(deadline).run(call).await.unwrap_err();
         assert!(matches!(cut, LimitError::TimedOut(_)), "{cut:?}");
         let left = Duration::from_secs(60).saturating_sub(began.elapsed());
-        assert!(left >= Duration::from_secs(3) && left <= Duration::from_secs(5), "{left:?} are left for the release");
+        assert!(
+            left >= Duration::from_secs(3) && left <= Duration::from_secs(5),
+            "{left:?} are left for the release"
+        );
         assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
     }
 }
@@ -163,8 +170,10 @@ async fn a_stream_that_nobody_reads_gives_its_slot_back() {
         let reply = take(&client, SLOTS).await.stream(slow).idle_timeout(idle);
         assert_eq!(reply.try_collect::<Vec<_>>().await.unwrap(), [0, 1, 2, 3, 4]);
         // A reader that stalls.
-        let mut stalled =
-            take(&client, SLOTS).await.stream(stream::repeat_with(|| Ok::<_, AppError>(1))).idle_timeout(idle);
+        let mut stalled = take(&client, SLOTS)
+            .await
+            .stream(stream::repeat_with(|| Ok::<_, AppError>(1)))
+            .idle_timeout(idle);
         assert_eq!(stalled.try_next().await.unwrap(), Some(1));
         sleep(Duration::from_secs(29)).await;
         assert_eq!(world.free(SLOTS).await, "1");
@@ -200,16 +209,23 @@ async fn a_carried_ticket_is_redeemed_by_its_own_request_alone() {
     // Not yet.
     let early = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
     assert!(matches!(&early, Outcome::RetryIn(retry) if retry.ticket() == Some(&ticket)), "{early:?}");
-    let other = client.acquire(Request::from("other#rpm").with_ticket(Some(ticket.clone()))).await.unwrap_err();
+    let other =
+        client.acquire(Request::from("other#rpm").with_ticket(Some(ticket.clone()))).await.unwrap_err();
     assert!(matches!(other, AcquireError::Request(RequestError::OtherTicket(_))), "{other}");
     let slot = client.slot(request().with_ticket(Some(ticket.clone()))).grant().await.unwrap_err();
-    assert!(matches!(slot, LimitError::Acquire(AcquireError::Request(RequestError::TicketForSlot))), "{slot}");
+    assert!(
+        matches!(slot, LimitError::Acquire(AcquireError::Request(RequestError::TicketForSlot))),
+        "{slot}"
+    );
     world.pass(retry.wait());
     let granted = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
     assert!(granted.granted().is_some());
     // Spent: the request acquires anew, and books a start of its own.
     let again = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
-    assert!(matches!(&again, Outcome::RetryIn(retry) if retry.ticket().is_some_and(|new| *new != ticket)), "{again:?}");
+    assert!(
+        matches!(&again, Outcome::RetryIn(retry) if retry.ticket().is_some_and(|new| *new != ticket)),
+        "{again:?}"
+    );
 }
 
 /// Nothing would cut the call of a grant off.
@@ -219,8 +235,12 @@ async fn a_grant_that_is_waited_for_takes_no_longest_call() {
     let client = world.client();
     let slot = || client.slot(SLOTS).max_call(Duration::from_secs(5));
     let error = slot().grant().await.unwrap_err();
-    assert!(matches!(error, LimitError::Acquire(AcquireError::Request(RequestError::MaxCallForGrant))), "{error}");
-    let streamed = slot().stream(async |_| Ok::<_, LimitError>(stream::empty::<Result<(), LimitError>>())).await;
+    assert!(
+        matches!(error, LimitError::Acquire(AcquireError::Request(RequestError::MaxCallForGrant))),
+        "{error}"
+    );
+    let streamed =
+        slot().stream(async |_| Ok::<_, LimitError>(stream::empty::<Result<(), LimitError>>())).await;
     let error = streamed.err().unwrap();
     assert!(error.to_string().contains("leave max_call out"), "{error}");
     assert_eq!(world.whole_level(SLOTS).await, "2");
@@ -233,7 +253,8 @@ async fn dimensions_may_be_constants() {
     const TOKENS: Dimension = Dimension::constant(TPM);
     let world = world(Kind::Rows).await;
     let client = world.client();
-    let mut grant = client.acquire(Request::from([SLOT, TOKENS]).cost(TOKENS, 10)).await.unwrap().granted().unwrap();
+    let mut grant =
+        client.acquire(Request::from([SLOT, TOKENS]).cost(TOKENS, 10)).await.unwrap().granted().unwrap();
     grant.settle(&TOKENS, 5).await.unwrap();
     grant.release().await.unwrap();
     let call = client.slot(TOKENS).cost(TOKENS, 10).run(async |slot| {

@@ -89,7 +89,8 @@ async fn a_bucket_for_a_few_calls_and_a_client_without_the_setting_never_warn() 
     let part = |part: Option<&'static str>| {
         move |settings: ClientBuilder| settings.warn_at(part.map(|part| part.parse().unwrap()))
     };
-    for (capacity, setting, expected) in [(4, Some("0.8"), 0), (5, Some("0.8"), 1), (100, None, 0), (100, Some("1"), 0)]
+    for (capacity, setting, expected) in
+        [(4, Some("0.8"), 0), (5, Some("0.8"), 1), (100, None, 0), (100, Some("1"), 0)]
     {
         let listening = Listening::begin();
         let world = World::with_rate(RPM, capacity, 1_000).await;

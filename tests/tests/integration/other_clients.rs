@@ -1,4 +1,5 @@
-//! Clients in other languages share the table: their rows are read, their writes lose nothing, and their attributes are kept.
+//! Clients in other languages share the table: their rows are read, their writes lose nothing, and their
+//! attributes are kept.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,9 +32,11 @@ async fn their_acquire(world: &World) -> bool {
     let row = world.row(RPM).await.unwrap();
     let read = |name: &str| row[name].as_n().unwrap().parse::<f64>().unwrap();
     let now = (world.dynamo.clock().now().micros() / 1_000_000) as f64;
-    let tokens = (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
+    let tokens =
+        (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
     let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(RPM));
-    let request = request.update_expression("SET tokens = :tokens, last_refill_at = :now, version = version + :1");
+    let request =
+        request.update_expression("SET tokens = :tokens, last_refill_at = :now, version = version + :1");
     let request = request
         .condition_expression("version = :read_version")
         .expression_attribute_values(":read_version", row["version"].clone());
@@ -137,8 +140,11 @@ async fn booked_starts_in_transactions_are_as_exact_as_alone() {
     let calls = clients.iter().map(|client| {
         let client = client.clone();
         tokio::spawn(async move {
-            let start =
-                client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at())).await.unwrap();
+            let start = client
+                .slot(RPM)
+                .run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at()))
+                .await
+                .unwrap();
             (start, began.elapsed())
         })
     });

@@ -4,8 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{ConfigBag, ResolveCachedIdentity, RuntimeComponents, StalledStreamProtectionConfig};
-use aws_smithy_runtime_api::client::identity::{IdentityFuture, ResolveIdentity as _, SharedIdentityResolver};
+use aws_sdk_dynamodb::config::{
+    ConfigBag, ResolveCachedIdentity, RuntimeComponents, StalledStreamProtectionConfig,
+};
+use aws_smithy_runtime_api::client::identity::{
+    IdentityFuture, ResolveIdentity as _, SharedIdentityResolver,
+};
 use sluice_sdk::{AcquireError, Client, StoreError};
 use sluice_testkit::{Fault, Operation};
 
@@ -71,9 +75,11 @@ async fn a_write_that_hangs_may_have_been_applied_and_says_so() {
     let world = World::with_rate(RPM, 10, 60).await;
     let client = world.client();
     crate::world::take(&client, RPM).await.release().await.unwrap();
-    for fault in
-        [Fault::Hang, Fault::LoseReply, Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"}))]
-    {
+    for fault in [
+        Fault::Hang,
+        Fault::LoseReply,
+        Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"})),
+    ] {
         world.dynamo.faults().always(Operation::UpdateItem, fault);
         let error = failure(&client).await;
         assert!(matches!(error, StoreError::Unavailable { maybe_applied: true, .. }), "{error}");
@@ -118,7 +124,10 @@ async fn a_role_without_rights_and_credentials_that_are_not_taken_are_told_apart
     let error = failure(&world.client()).await;
     assert!(matches!(error, StoreError::AccessDenied { operation: "GetItem", .. }), "{error}");
     let message = serde_json::json!({"message": "The security token included in the request is invalid."});
-    world.dynamo.faults().always(Operation::GetItem, Fault::service("UnrecognizedClientException", 400, message));
+    world
+        .dynamo
+        .faults()
+        .always(Operation::GetItem, Fault::service("UnrecognizedClientException", 400, message));
     let error = failure(&world.client()).await;
     assert!(
         matches!(error, StoreError::Credentials { .. }) && error.to_string().contains("AWS_ACCESS_KEY_ID"),

@@ -32,7 +32,8 @@ struct Log {
     cancelled: u64,
 }
 
-/// Asks again and again: fifty of them, one call each in two and a half seconds where none has to wait, would be twenty a second.
+/// Asks again and again: fifty of them, one call each in two and a half seconds where none has to wait, would
+/// be twenty a second.
 async fn caller(world: Rc<World>, client: Client, number: u64, cancels: bool, log: Rc<RefCell<Log>>) {
     let end = Instant::now() + MINUTES;
     let mut random = fastrand::Rng::with_seed(number);
@@ -44,7 +45,8 @@ async fn caller(world: Rc<World>, client: Client, number: u64, cancels: bool, lo
             log.asked
         };
         let call = async |slot: sluice_sdk::Slot| {
-            let (booked_micros, begun_micros) = (slot.start_at().micros(), world.dynamo.clock().now().micros());
+            let (booked_micros, begun_micros) =
+                (slot.start_at().micros(), world.dynamo.clock().now().micros());
             log.borrow_mut().begun.push(Begun { asked, booked_micros, begun_micros });
             Ok::<_, sluice_sdk::LimitError>(())
         };
@@ -96,7 +98,8 @@ fn check(log: &Log, there: i64) {
     assert!(used <= there && used * 100 >= there * 97, "{used} of {there}");
     // The bound: in no window more than what it refills, and the burst.
     for (first, begun) in log.begun.iter().enumerate() {
-        let in_a_second = log.begun[first..].iter().filter(|next| next.begun_micros < begun.begun_micros + 1_000_000);
+        let in_a_second =
+            log.begun[first..].iter().filter(|next| next.begun_micros < begun.begun_micros + 1_000_000);
         assert!(in_a_second.count() <= 20);
     }
 }
@@ -124,8 +127,8 @@ async fn five_processes_at_twice_the_limit_keep_one_line() {
     check(&log, there);
 }
 
-/// A start that is left behind others' bookings can be taken over within its process alone: with more processes more is lost
-/// (`docs/semantics.md`, *Booked starts*).
+/// A start that is left behind others' bookings can be taken over within its process alone: with more
+/// processes more is lost (`docs/semantics.md`, *Booked starts*).
 #[tokio::test(start_paused = true)]
 async fn a_fifth_that_goes_away_on_the_way_loses_little_between_two_processes() {
     let (log, there) = run(2, true).await;

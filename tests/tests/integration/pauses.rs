@@ -32,7 +32,9 @@ async fn crowded(kind: Kind) -> World {
 /// A call that takes no time, and when it began.
 fn waits(client: &Client, patience: Duration) -> JoinHandle<Option<Instant>> {
     let slot = client.slot(SLOTS).timeout(patience);
-    tokio::spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(Instant::now())).await.ok() })
+    tokio::spawn(
+        async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(Instant::now())).await.ok() },
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +72,8 @@ async fn who_does_not_wait_is_not_held_through_a_pause_of_those_who_do() {
     }
 }
 
-/// While DynamoDB throttles, the crowd looks seldom; the slot that it waits for is given back at once when that ends.
+/// While DynamoDB throttles, the crowd looks seldom; the slot that it waits for is given back at once when
+/// that ends.
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_pause_as_long_as_the_crowd_that_waits_for_it() {
     for _ in 0..5 {
@@ -138,7 +141,8 @@ async fn twenty_slots_that_wait_out_a_cool_down_start_at_different_instants() {
     }
 }
 
-/// The line stands still for releases alone: the first who comes goes on at once, and so do all who come beside it.
+/// The line stands still for releases alone: the first who comes goes on at once, and so do all who come
+/// beside it.
 #[tokio::test(start_paused = true)]
 async fn all_who_come_while_only_releases_wait_are_served_at_once() {
     for later in 0..20 {

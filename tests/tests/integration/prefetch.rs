@@ -79,9 +79,9 @@ async fn stock_lets_nobody_past_those_in_line() {
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let ask = |cost| {
         let client = client.clone();
-        tokio::spawn(
-            async move { client.acquire(Request::from(RPM).cost(RPM, cost)).await.unwrap().granted().is_some() },
-        )
+        tokio::spawn(async move {
+            client.acquire(Request::from(RPM).cost(RPM, cost)).await.unwrap().granted().is_some()
+        })
     };
     let large = ask(FIRST_LOT + 1);
     gate.reached().await;
@@ -191,7 +191,8 @@ async fn a_stock_from_the_future_is_not_used() {
     let off = Arc::new(AtomicI64::new(0));
     let client = world.client_with(|settings| {
         let (clock, off) = (world.dynamo.clock().clone(), Arc::clone(&off));
-        let now = move || sluice_core::Timestamp::from_micros(clock.now().micros() + off.load(Ordering::SeqCst));
+        let now =
+            move || sluice_core::Timestamp::from_micros(clock.now().micros() + off.load(Ordering::SeqCst));
         settings.prefetch([RPM]).clock(sluice_sdk::Clock::from_fn(now))
     });
     let _ = take(&client, RPM).await;
@@ -241,8 +242,8 @@ async fn slots_are_never_prefetched() {
     held.release().await.unwrap();
 }
 
-/// The case that the cap of a lot is for: it was taken from a bucket that has filled up again since. Used in full on top of that,
-/// a burst would be larger than the capacity.
+/// The case that the cap of a lot is for: it was taken from a bucket that has filled up again since. Used in
+/// full on top of that, a burst would be larger than the capacity.
 #[tokio::test(start_paused = true)]
 async fn a_burst_from_stock_and_a_bucket_at_its_brim_is_no_larger_than_the_capacity() {
     for (after_millis, stock) in [(0, 4), (200, 3), (400, 1), (500, 0), (900, 0)] {

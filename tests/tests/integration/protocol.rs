@@ -27,7 +27,10 @@ async fn an_acquire_says_that_the_program_is_too_old() {
     for name in [SLOTS, RPM] {
         require_later(&world, name).await;
         let error = refuses(&world.client(), name).await;
-        assert!(error.contains("this version of Sluice knows 1") && error.contains("update this program"), "{error}");
+        assert!(
+            error.contains("this version of Sluice knows 1") && error.contains("update this program"),
+            "{error}"
+        );
         assert!(!error.contains("rm"), "nobody is told to remove the bucket: {error}");
     }
 }
@@ -84,8 +87,12 @@ async fn the_rows_of_shares_require_what_their_bucket_does() {
     // Before there are shares, and again of those that are there.
     assert!(client.ops().require_protocol(&dimension(SLOTS), PROTOCOL_VERSION).await.unwrap());
     let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
-    let search =
-        DeclaredShare { name: "search".parse().unwrap(), part: "0.5".parse().unwrap(), floor: None, background: false };
+    let search = DeclaredShare {
+        name: "search".parse().unwrap(),
+        part: "0.5".parse().unwrap(),
+        floor: None,
+        background: false,
+    };
     client.ops().apply_split(&dimension(SLOTS), &Split::new(limit, &[search]).unwrap()).await.unwrap();
     assert_eq!(world.row(SEARCH).await.unwrap()[PROTOCOL], number(&PROTOCOL_VERSION.to_string()));
     std::mem::forget(take(&client, Request::from(SLOTS).share("search")).await);

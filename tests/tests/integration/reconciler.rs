@@ -38,14 +38,22 @@ async fn the_report_has_the_fields_of_the_manual() {
         (&report["restored"], &report["dimensions"], &report["already_capped"]),
         (&json!(3), &json!([SLOTS]), &json!(0))
     );
-    for field in ["rows_scanned", "expired", "lost_races", "conflicts_retried", "unparsable", "requests", "duration_ms"]
-    {
+    for field in [
+        "rows_scanned",
+        "expired",
+        "lost_races",
+        "conflicts_retried",
+        "unparsable",
+        "requests",
+        "duration_ms",
+    ] {
         assert!(report[field].is_u64(), "{field}: {report}");
     }
     assert_eq!((&report["drift"], &report["deadline_hit"]), (&json!({}), &json!(false)));
 }
 
-/// Every metric that a line declares has a number in it, and every dimension a text: CloudWatch drops what has not.
+/// Every metric that a line declares has a number in it, and every dimension a text: CloudWatch drops what
+/// has not.
 fn check(line: &Value) {
     let declared = &line["_aws"]["CloudWatchMetrics"][0];
     assert_eq!(declared["Namespace"], "Sluice");
@@ -72,8 +80,14 @@ async fn the_metrics_are_the_report() {
     let lines: Vec<Value> = metrics("pre", Published::All, &report, Ended::Well, now).collect();
     lines.iter().for_each(check);
     let [all, of_slots] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!((&all["Environment"], &all["Sweeps"], &all["Restored"]), (&json!("pre"), &json!(1), &json!(1)));
-    assert_eq!((&all["RestoredSlots"], &all["Drift"], &all["Recounted"]), (&json!(1), &json!(2.0), &json!(1)));
+    assert_eq!(
+        (&all["Environment"], &all["Sweeps"], &all["Restored"]),
+        (&json!("pre"), &json!(1), &json!(1))
+    );
+    assert_eq!(
+        (&all["RestoredSlots"], &all["Drift"], &all["Recounted"]),
+        (&json!(1), &json!(2.0), &json!(1))
+    );
     assert_eq!((&of_slots["VendorDimension"], &of_slots["Drift"]), (&json!(SLOTS), &json!(2.0)));
     assert_eq!(metrics("pre", Published::All, &report, Ended::InError, now).next().unwrap()["Sweeps"], 0);
 }
@@ -89,7 +103,9 @@ async fn a_bucket_that_cannot_be_read_is_named_and_published() {
     assert_eq!(report["unreadable_buckets"], 1);
     assert_eq!(report["unreadable"], json!({ "openai#rpm": "attribute \"capacity\" is not a number (N)" }));
     let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
-    let all = metrics("pre", Published::All, &report, Ended::Well, Timestamp::from_secs(1_709_550_002)).next().unwrap();
+    let all = metrics("pre", Published::All, &report, Ended::Well, Timestamp::from_secs(1_709_550_002))
+        .next()
+        .unwrap();
     assert_eq!((&all["UnreadableBuckets"], &all["Unparsable"]), (&json!(1), &json!(0)));
 }
 
@@ -100,8 +116,10 @@ async fn a_sweep_that_did_not_finish_publishes_nothing_that_it_did_not_find_out(
     world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let now = Timestamp::from_secs(1_709_550_002);
     let of = |report, ended| metrics("pre", Published::All, report, ended, now).next().unwrap();
-    let by_a_whole_scan = ["Unparsable", "UnreadableBuckets", "Refused", "Left", "AlreadyCapped", "RestoredSlots"];
-    let by_a_recount = ["Drift", "LeakSuspected", "ExpiredButAlive", "CallerRefusals", "Pending", "Recounted"];
+    let by_a_whole_scan =
+        ["Unparsable", "UnreadableBuckets", "Refused", "Left", "AlreadyCapped", "RestoredSlots"];
+    let by_a_recount =
+        ["Drift", "LeakSuspected", "ExpiredButAlive", "CallerRefusals", "Pending", "Recounted"];
 
     let whole = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let line = of(&whole, Ended::Well);
@@ -190,7 +208,8 @@ async fn refusals_of_callers_are_published_once() {
     }
     client.finish_healing().await;
     world.pass(Duration::from_secs(10));
-    let noted = world.row(&format!("load#{SLOTS}")).await.unwrap()["refused"].as_n().unwrap().parse::<u64>().unwrap();
+    let noted =
+        world.row(&format!("load#{SLOTS}")).await.unwrap()["refused"].as_n().unwrap().parse::<u64>().unwrap();
     assert!(noted > 0);
     let now = Timestamp::from_secs(1_709_550_002);
     let mut published = Vec::new();
@@ -208,7 +227,8 @@ async fn refusals_of_callers_are_published_once() {
 async fn a_table_that_is_not_there_is_an_error_that_names_it() {
     let world = World::new().await;
     let elsewhere = Client::builder("ontopix-vendor-buckets-none").dynamodb(world.dynamodb());
-    let error = Reconciler::new(Ok(elsewhere.ops()), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
+    let error =
+        Reconciler::new(Ok(elsewhere.ops()), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
     let diagnostic = Diagnostic::from(error);
     assert_eq!(diagnostic.error_type, "Sweep");
     assert!(diagnostic.error_message.contains("ontopix-vendor-buckets-none"), "{}", diagnostic.error_message);
@@ -218,16 +238,23 @@ async fn a_table_that_is_not_there_is_an_error_that_names_it() {
 async fn a_bad_variable_is_the_error_of_every_run() {
     let reconciler = Reconciler::new(Err::<Ops, _>(ConfigError::NoTable), None);
     let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
-    assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_TABLE_NAME")), "{error}");
+    assert!(
+        matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_TABLE_NAME")),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_longest_call_is_the_error_of_every_run() {
     let world = with_ended(1).await;
-    let bad = ConfigError::BadValue { variable: "SLUICE_SLOWEST_CALL", value: "soon".into(), takes: "a time" };
+    let bad =
+        ConfigError::BadValue { variable: "SLUICE_SLOWEST_CALL", value: "soon".into(), takes: "a time" };
     let reconciler = reconciler(&world).with_options(Err(bad));
     let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
-    assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_SLOWEST_CALL")), "{error}");
+    assert!(
+        matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_SLOWEST_CALL")),
+        "{error}"
+    );
 }
 
 /// Two slots stay held and nothing departs: the rate falls to its floor, each slot once in the longest call.

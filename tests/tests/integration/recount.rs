@@ -1,4 +1,5 @@
-//! The recount: slots that were lost or minted in a way that nobody foresaw come right, and a busy bucket is left alone.
+//! The recount: slots that were lost or minted in a way that nobody foresaw come right, and a busy bucket is
+//! left alone.
 
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ async fn only_what_both_sweeps_found_is_corrected() {
     assert_eq!(world.free(SLOTS).await, "9");
 }
 
-/// Found by the simulation (seeds 701970, 1001063 and 2001952): the correction asked that what was left fits below the capacity.
-/// That never came true, and every sweep made the same attempt.
+/// Found by the simulation (seeds 701970, 1001063 and 2001952): the correction asked that what was left fits
+/// below the capacity. That never came true, and every sweep made the same attempt.
 #[tokio::test(start_paused = true)]
 async fn slots_that_are_minted_after_the_first_sweep_are_taken_away_too() {
     let world = known_to_sweeps(8).await;
@@ -95,8 +96,8 @@ async fn the_opposite_of_what_was_noted_is_noted_anew() {
     assert_eq!(world.free(SLOTS).await, "9");
 }
 
-/// Without `counted`, this would pass for a lost slot: one holder went and another came, uncounted, so T is as before, and the
-/// lease that the scan sees is younger than the first reading.
+/// Without `counted`, this would pass for a lost slot: one holder went and another came, uncounted, so T is
+/// as before, and the lease that the scan sees is younger than the first reading.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_a_client_writes_which_does_not_count_is_left_alone() {
     let world = known_to_sweeps(5).await;
@@ -121,7 +122,11 @@ async fn a_bucket_that_a_client_writes_which_does_not_count_is_left_alone() {
         let report = sweeping.await.unwrap();
         assert_eq!((report.recounted, report.drift.len()), (0, 0), "{report:?}");
     }
-    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().recounted, 1, "quiet, it is counted");
+    assert_eq!(
+        world.client().ops().sweep(SweepOptions::default()).await.unwrap().recounted,
+        1,
+        "quiet, it is counted"
+    );
     drop(held);
 }
 
@@ -240,7 +245,8 @@ async fn a_restore_that_keeps_no_version_is_no_lost_slot() {
     for _ in 0..2 {
         let _other = take(&world.client(), SLOTS).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
-        let keys: Vec<String> = world.client().ops().leases().await.unwrap().into_iter().map(|row| row.key).collect();
+        let keys: Vec<String> =
+            world.client().ops().leases().await.unwrap().into_iter().map(|row| row.key).collect();
         let gate = world.dynamo.faults().hold_next(Operation::Scan);
         let sweeper = world.client();
         let mut options = SweepOptions::default();

@@ -1,5 +1,5 @@
-//! Recounts that meet other writers between their readings and their writes. Each test fails when the condition that it names is
-//! taken out of the expression.
+//! Recounts that meet other writers between their readings and their writes. Each test fails when the
+//! condition that it names is taken out of the expression.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>
     (sweeping, gate)
 }
 
-/// Condition: no note is there, on noting. The second of two sweeps side by side would overwrite the note of the first, and with it
-/// the time that tells them apart.
+/// Condition: no note is there, on noting. The second of two sweeps side by side would overwrite the note of
+/// the first, and with it the time that tells them apart.
 #[tokio::test(start_paused = true)]
 async fn two_sweeps_side_by_side_are_not_two_running() {
     let world = known_to_sweeps(5).await;

@@ -26,7 +26,12 @@ pub(crate) fn inline(secs: u64) -> Decision {
     Decision::RetryInline { wait: Duration::from_secs(secs) }
 }
 
-pub(crate) async fn refused(client: &Client, name: &str, headers: &[(&str, &str)], body: Option<&str>) -> Decision {
+pub(crate) async fn refused(
+    client: &Client,
+    name: &str,
+    headers: &[(&str, &str)],
+    body: Option<&str>,
+) -> Decision {
     let reply = Reply { status: 429, headers: &headers.to_vec(), body: body.map(str::as_bytes) };
     client.on_rate_limited(name, reply).await.unwrap()
 }
@@ -65,8 +70,11 @@ async fn a_long_retry_after_lowers_the_bucket_besides_and_requeues_the_call() {
 #[tokio::test(start_paused = true)]
 async fn a_named_wait_is_blamed_on_the_quota_that_was_exceeded() {
     let of_tokens = r#"{"error": {"message": "Rate limit reached on tokens per min (TPM)", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
-    let left =
-        [("retry-after", "20"), ("x-ratelimit-remaining-tokens", "1000"), ("x-ratelimit-remaining-requests", "0")];
+    let left = [
+        ("retry-after", "20"),
+        ("x-ratelimit-remaining-tokens", "1000"),
+        ("x-ratelimit-remaining-requests", "0"),
+    ];
     let cases = [
         (&left[..], None, true, false),
         (&left[..1], Some(of_tokens), false, true),
@@ -82,7 +90,11 @@ async fn a_named_wait_is_blamed_on_the_quota_that_was_exceeded() {
         let decision = world.client().on_rate_limited(["acme#rpm", TPM], reply).await.unwrap();
         assert_eq!(decision.wait(), Some(Duration::from_secs(20)), "the call waits in any case");
         let is_blocked = async |name| blocked_until(&world, name).await.is_some();
-        assert_eq!((is_blocked("acme#rpm").await, is_blocked(TPM).await), (of_rpm, of_tpm), "{headers:?} {body:?}");
+        assert_eq!(
+            (is_blocked("acme#rpm").await, is_blocked(TPM).await),
+            (of_rpm, of_tpm),
+            "{headers:?} {body:?}"
+        );
     }
 }
 
@@ -118,7 +130,8 @@ async fn without_a_wait_each_refusal_in_succession_lowers_and_waits_more() {
     assert_eq!(blocked_until(&world, RPM).await, None);
 }
 
-/// What the vendor refuses is more than what the bucket counts: where that leaves less than a call's worth, the wait is for that.
+/// What the vendor refuses is more than what the bucket counts: where that leaves less than a call's worth,
+/// the wait is for that.
 #[tokio::test(start_paused = true)]
 async fn without_a_wait_the_call_waits_until_the_lowered_bucket_has_its_worth() {
     let world = World::with_rate(RPM, 100, 1_000).await;
@@ -191,7 +204,8 @@ async fn an_allowance_that_is_used_up_is_no_matter_of_waiting() {
 #[tokio::test(start_paused = true)]
 async fn the_spending_limit_of_one_project_stops_nobody_else() {
     let world = slow().await;
-    let of_project = Some(r#"{"error": {"code": "project_spend_limit_exceeded", "type": "insufficient_quota"}}"#);
+    let of_project =
+        Some(r#"{"error": {"code": "project_spend_limit_exceeded", "type": "insufficient_quota"}}"#);
     assert_eq!(refused(&world.client(), RPM, &NONE, of_project).await, Decision::GiveUp);
     assert_eq!(blocked_until(&world, RPM).await, None);
 }

@@ -28,7 +28,11 @@ async fn a_burst_of_refusals_lowers_once_and_waits_for_one_pause() {
     }
     world.pass(Duration::from_millis(400));
     let late = refused(&client, RPM, &NONE, None).await;
-    assert_eq!(late, Decision::RetryInline { wait: Duration::from_millis(600) }, "to the end of the same pause");
+    assert_eq!(
+        late,
+        Decision::RetryInline { wait: Duration::from_millis(600) },
+        "to the end of the same pause"
+    );
     assert_eq!(world.whole_level(RPM).await, "80");
     world.pass(Duration::from_millis(600));
     for _ in 0..10 {
@@ -72,7 +76,11 @@ async fn each_kind_of_refusal_is_counted_apart() {
     }
     assert_eq!(client.on_rate_limited(SLOTS, BUSY).await.unwrap(), inline(1));
     refused(&client, SLOTS, &NONE, Some(EXHAUSTED)).await;
-    assert_eq!(client.on_rate_limited(SLOTS, BUSY).await.unwrap(), requeue(60), "the first pause of its own kind");
+    assert_eq!(
+        client.on_rate_limited(SLOTS, BUSY).await.unwrap(),
+        requeue(60),
+        "the first pause of its own kind"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +158,9 @@ async fn what_is_left_of_another_window_spares_no_bucket() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_wait_a_quota_that_is_used_up_is_waited_for() {
-    for (reset, decision) in [("250ms", inline(1)), ("4s", inline(4)), ("20s", requeue(20)), ("6m0s", requeue(60))] {
+    for (reset, decision) in
+        [("250ms", inline(1)), ("4s", inline(4)), ("20s", requeue(20)), ("6m0s", requeue(60))]
+    {
         let world = slow().await;
         let headers = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", reset)];
         assert_eq!(refused(&world.client(), RPM, &headers, None).await, decision);

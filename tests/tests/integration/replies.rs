@@ -24,7 +24,8 @@ async fn world() -> World {
 }
 
 /// The windows of both quotas, as long as those of the buckets.
-const POLICY: (&str, &str) = ("ratelimit-policy", r#""r";q=100;w=1000000000, "t";q=1000;w=1000000000;qu="tokens""#);
+const POLICY: (&str, &str) =
+    ("ratelimit-policy", r#""r";q=100;w=1000000000, "t";q=1000;w=1000000000;qu="tokens""#);
 
 fn parts(status: u16, headers: &[(&str, &str)]) -> http::response::Parts {
     let mut response = http::Response::builder().status(status);
@@ -141,7 +142,11 @@ async fn a_refusal_of_a_call_that_was_granted_in_an_outage_is_a_refusal() {
         world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
         let refused = parts(429, &[("retry-after", "3")]);
         let seen = client.slot(BOTH).cost(TPM, 10).run(async |slot| slot.reply(&refused, (TPM, 0)).await);
-        assert_eq!(seen.await.unwrap().decision, Decision::RetryInline { wait: Duration::from_secs(3) }, "{policy:?}");
+        assert_eq!(
+            seen.await.unwrap().decision,
+            Decision::RetryInline { wait: Duration::from_secs(3) },
+            "{policy:?}"
+        );
         let mut grant = client.slot(BOTH).cost(TPM, 10).grant().await.unwrap();
         let replied = grant.reply(&refused, ()).await.unwrap();
         assert_eq!(replied.decision.delay_seconds(), Some(4), "{policy:?}");
@@ -218,7 +223,10 @@ async fn a_whole_response_is_read_with_its_body() {
     assert_eq!(grant.reply(&used_up, ()).await.unwrap().decision, Decision::GiveUp);
     let (parts, _) = used_up.into_parts();
     let without_body = grant.reply(&parts, ()).await.unwrap().decision;
-    assert!(matches!(without_body, Decision::Requeue { .. }), "the cool-down that the body caused: {without_body:?}");
+    assert!(
+        matches!(without_body, Decision::Requeue { .. }),
+        "the cool-down that the body caused: {without_body:?}"
+    );
 }
 
 /// A grant may be kept through a refusal: what the second call used counts.

@@ -20,5 +20,9 @@ async fn what_a_vendor_rounds_off_lowers_nothing() {
         ObservedLevel::Agrees,
         "it may have 98,499, and the bucket 99,200: less than a call"
     );
-    assert_eq!(level("97000").await, ObservedLevel::Lowered(Amount::from_tokens(1_700)), "it has 97,500 at most");
+    assert_eq!(
+        level("97000").await,
+        ObservedLevel::Lowered(Amount::from_tokens(1_700)),
+        "it has 97,500 at most"
+    );
 }

@@ -51,7 +51,9 @@ async fn faults_at_random_are_of_every_kind_and_as_many_as_asked_for() {
     // A quarter of the faults are only late. With chances of one half, 200 draws are in this range all but
     // always.
     assert!((40..120).contains(&failures.len()), "{}", failures.len());
-    for kind in ["DispatchFailure", "ProvisionedThroughputExceeded", "TransactionConflict", "InternalServerError"] {
+    for kind in
+        ["DispatchFailure", "ProvisionedThroughputExceeded", "TransactionConflict", "InternalServerError"]
+    {
         assert!(failures.iter().any(|failure| failure.contains(kind)), "none is {kind}");
     }
     dynamo.faults().clear();

@@ -155,12 +155,18 @@ async fn a_lost_reply_is_told_and_never_applied_twice() {
         let mut grant = call(&world.client(), 400).await;
         world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
         let error = grant.settle(TPM, used).await.unwrap_err();
-        let SettleError::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied: true, .. })) = error
+        let SettleError::Acquire(AcquireError::Store(StoreError::Unavailable {
+            maybe_applied: true, ..
+        })) = error
         else {
             panic!("{error}")
         };
         assert_eq!(world.level(TPM).await, level);
-        assert_eq!(grant.settle(TPM, used).await.unwrap(), Settled::AsTaken, "it may have been, and is not sent again");
+        assert_eq!(
+            grant.settle(TPM, used).await.unwrap(),
+            Settled::AsTaken,
+            "it may have been, and is not sent again"
+        );
         grant.release().await.unwrap();
         assert_eq!(world.level(TPM).await, level);
     }
@@ -264,7 +270,9 @@ async fn starts_that_are_booked_stay_where_they_are() {
     let booked: Vec<_> = (0..2)
         .map(|_| {
             let slot = client.slot(TPM).cost(TPM, 10).timeout(Duration::from_secs(60));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed().as_secs())).await })
+            tokio::spawn(
+                async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed().as_secs())).await },
+            )
         })
         .collect();
     sleep(Duration::from_secs(1)).await;
@@ -280,7 +288,8 @@ async fn starts_that_are_booked_stay_where_they_are() {
 async fn a_slot_is_not_settled_and_the_error_says_what_to_do() {
     let world = world().await;
     world.slots(SLOTS, 2).await;
-    let mut grant = world.client().acquire(Request::from([SLOTS, TPM]).cost(TPM, 1)).await.unwrap().granted().unwrap();
+    let mut grant =
+        world.client().acquire(Request::from([SLOTS, TPM]).cost(TPM, 1)).await.unwrap().granted().unwrap();
     let error = grant.settle(SLOTS, 0).await.unwrap_err();
     assert!(matches!(error, SettleError::Concurrency(_)) && error.to_string().contains("release"), "{error}");
     assert_eq!(world.free(SLOTS).await, "1");

@@ -72,8 +72,10 @@ async fn settles_of_several_processes_and_takes_in_between_add_up() {
         }
     }
     let _ = call(&clients[2], 100).await;
-    let settling: Vec<_> =
-        grants.into_iter().map(|mut grant| tokio::spawn(async move { grant.settle(TPM, 8).await.unwrap() })).collect();
+    let settling: Vec<_> = grants
+        .into_iter()
+        .map(|mut grant| tokio::spawn(async move { grant.settle(TPM, 8).await.unwrap() }))
+        .collect();
     for settling in settling {
         assert_eq!(settling.await.unwrap(), returned(12));
     }

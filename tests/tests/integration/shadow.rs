@@ -131,9 +131,17 @@ async fn slots_above_the_capacity_run_and_each_gives_back_what_it_holds() {
         for call in calls {
             of_table += u32::from(call.await.unwrap() == Basis::Table);
         }
-        assert_eq!((of_table, world.free(SLOTS).await.as_str(), world.leases().await), (2, "2", 0), "{kind:?}");
+        assert_eq!(
+            (of_table, world.free(SLOTS).await.as_str(), world.leases().await),
+            (2, "2", 0),
+            "{kind:?}"
+        );
         let recorded = listening.recorded();
-        assert_eq!(waits(&recorded, SLOTS).len() as u64 + refused(&recorded, SLOTS, "no_free_slot"), 3, "{kind:?}");
+        assert_eq!(
+            waits(&recorded, SLOTS).len() as u64 + refused(&recorded, SLOTS, "no_free_slot"),
+            3,
+            "{kind:?}"
+        );
     }
 }
 

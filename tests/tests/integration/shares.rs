@@ -105,7 +105,10 @@ async fn callers_that_know_no_shares_stay_within_the_common_line() {
     let world = shared().await;
     let bucket = world.bucket(RPM).await;
     // What a client in another language reads: the row's own attributes.
-    assert_eq!((bucket.limit().capacity(), bucket.tokens()), (Amount::from_tokens(30), Amount::from_tokens(30)));
+    assert_eq!(
+        (bucket.limit().capacity(), bucket.tokens()),
+        (Amount::from_tokens(30), Amount::from_tokens(30))
+    );
     assert_eq!(bucket.whole_limit().capacity(), Amount::from_tokens(100));
 }
 
@@ -144,7 +147,9 @@ async fn a_call_must_fit_its_own_share() {
     let world = shared().await;
     let client = world.client();
     let error = client.acquire(of("batch").cost(RPM, 21)).await.unwrap_err();
-    assert!(matches!(error, AcquireError::NeverSatisfiable { capacity, .. } if capacity == Amount::from_tokens(20)));
+    assert!(
+        matches!(error, AcquireError::NeverSatisfiable { capacity, .. } if capacity == Amount::from_tokens(20))
+    );
     let text = error.to_string();
     assert!(text.contains("never grant 21 to the share batch: the share holds 20; lower the cost"), "{text}");
     let error = client.acquire(of("two words")).await.unwrap_err().to_string();
@@ -168,7 +173,10 @@ async fn a_share_that_a_bucket_lacks_is_the_common_line_also_after_its_removal()
     let before = levels(&world).await;
     take(&client, of("search")).await.release().await.unwrap();
     let after = levels(&world).await;
-    assert_eq!((&after[..2], after[2].parse::<i32>().unwrap()), (&before[..2], before[2].parse::<i32>().unwrap() - 1));
+    assert_eq!(
+        (&after[..2], after[2].parse::<i32>().unwrap()),
+        (&before[..2], before[2].parse::<i32>().unwrap() - 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +197,8 @@ async fn a_start_is_booked_on_the_own_line_and_a_ticket_redeems_it_there() {
     apply(&world, &split(requests(100, 100), &[("search", "0.5")])).await;
     let (booker, redeemer) = (world.client(), world.client());
     drain(&booker, &of("search")).await;
-    let booked = booker.acquire(of("search").cost(RPM, 2).ticket_within(Duration::from_secs(60))).await.unwrap();
+    let booked =
+        booker.acquire(of("search").cost(RPM, 2).ticket_within(Duration::from_secs(60))).await.unwrap();
     let Outcome::RetryIn(retry) = booked else { panic!("{booked:?}") };
     let ticket = retry.ticket().unwrap().clone();
     assert_eq!(retry.wait().as_secs(), 4, "two at half a token a second");
@@ -217,7 +226,10 @@ async fn a_vendor_that_has_less_left_lowers_every_line() {
         ("x-ratelimit-reset-requests", "33s"),
     ];
     let observed = client.observe(RPM, &headers, Some(&grant)).await.unwrap();
-    assert!(matches!(observed.level, ObservedLevel::Lowered(by) if by.to_string().starts_with("4")), "{observed:?}");
+    assert!(
+        matches!(observed.level, ObservedLevel::Lowered(by) if by.to_string().starts_with("4")),
+        "{observed:?}"
+    );
     assert_eq!(levels(&world).await, ["15", "10", "21"]);
     assert_eq!(client.observe(RPM, &headers, Some(&grant)).await.unwrap().level, ObservedLevel::Agrees);
     let Penalty::Applied(level) = client.penalize(RPM, 0.5).await.unwrap() else { panic!() };
@@ -319,7 +331,11 @@ async fn callers_that_come_together_borrow_what_their_own_line_lacks() {
     let world = World::new().await.distant();
     apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.1")])).await;
     let client = world.client();
-    assert_eq!(drain(&client, &of("search").cost(RPM, 9)).await, 8, "one of its own, and what the others lend");
+    assert_eq!(
+        drain(&client, &of("search").cost(RPM, 9)).await,
+        8,
+        "one of its own, and what the others lend"
+    );
     assert_eq!(levels(&world).await[1], "1");
     let world = World::new().await.distant();
     apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.1")])).await;

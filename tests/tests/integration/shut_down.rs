@@ -21,14 +21,15 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// What `call` returns, polled by `Handle::block_on`, when its runtime is shut down while `gate` holds one of its requests.
+/// What `call` returns, polled by `Handle::block_on`, when its runtime is shut down while `gate` holds one of
+/// its requests.
 fn shut_down_under<T: Send + 'static>(gate: &Gate, call: impl Future<Output = T> + Send + 'static) -> T {
     let (runtime, (answer, answered)) = (runtime(), mpsc::channel());
     let handle = runtime.handle().clone();
     std::thread::spawn(move || answer.send(handle.block_on(call)));
     runtime.block_on(gate.reached());
-    // The request may be on its way before its caller sleeps, and a timer of tokio that is polled while its runtime is
-    // shut down panics.
+    // The request may be on its way before its caller sleeps, and a timer of tokio that is polled while its
+    // runtime is shut down panics.
     std::thread::sleep(CALLER_SLEEPS);
     runtime.shutdown_background();
     answered.recv_timeout(HANGS).expect("the call returns")

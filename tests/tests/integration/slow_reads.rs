@@ -1,4 +1,5 @@
-//! Readings that are old by the time that the next one has come: a round judges by what it has just read, and ends.
+//! Readings that are old by the time that the next one has come: a round judges by what it has just read, and
+//! ends.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const RPM: &str = "openai#rpm";
 const TPM: &str = "openai#tpm";
 const READ: Duration = Duration::from_millis(250);
 
-/// The one slot is held by another process, and reads take a quarter of a second, longer than a reading of slots counts.
+/// The one slot is held by another process, and reads take a quarter of a second, longer than a reading of
+/// slots counts.
 async fn full() -> (World, Client, Grant) {
     let world = World::with_slots(SLOTS, 1).await;
     world.rate(RPM, 100, 60).await;
@@ -40,9 +42,10 @@ async fn an_acquire_over_a_full_bucket_returns_when_reads_take_a_quarter_of_a_se
     let (world, client, _held) = full().await;
     world.dynamo.meter().reset();
     let began = Instant::now();
-    let answer = timeout(Duration::from_secs(30), client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)))
-        .await
-        .expect("it returns");
+    let answer =
+        timeout(Duration::from_secs(30), client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)))
+            .await
+            .expect("it returns");
     let Outcome::RetryIn(retry) = answer.unwrap() else { panic!() };
     assert_eq!((retry.dimension().as_str(), retry.reason()), (SLOTS, RetryReason::NoFreeSlot));
     assert!(began.elapsed() <= 2 * READ, "a transaction, and one reading of all: {:?}", began.elapsed());
@@ -57,9 +60,9 @@ async fn a_lane_does_not_go_on_for_callers_who_left() {
         let asking: Vec<_> = (0..5)
             .map(|_| {
                 let client = client.clone();
-                tokio::spawn(
-                    async move { client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)).await.map(drop) },
-                )
+                tokio::spawn(async move {
+                    client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)).await.map(drop)
+                })
             })
             .collect();
         sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,5 @@
-//! A request that hangs or breaks at any stage ends within the documented time, and the next caller is served.
+//! A request that hangs or breaks at any stage ends within the documented time, and the next caller is
+//! served.
 //!
 //! Over real sockets, in real time: attempts are shortened to a quarter of a second.
 
@@ -26,8 +27,8 @@ const ATTEMPT: Duration = Duration::from_millis(250);
 const REQUEST: Duration = Duration::from_millis(4 * 250 + 175);
 const SLOT_TIMEOUT: Duration = Duration::from_millis(500);
 const BUDGET: Duration = Duration::from_millis(500);
-/// What a busy machine may take on top. Less than the attempts of a request without the waits of two, so that a call of two requests
-/// which makes a third is seen, however short its waits are.
+/// What a busy machine may take on top. Less than the attempts of a request without the waits of two, so that
+/// a call of two requests which makes a third is seen, however short its waits are.
 const SLACK: Duration = Duration::from_millis(600);
 
 const RATE: &str = "openai#rpm";
@@ -68,7 +69,10 @@ impl Network {
         vec![
             ("the SDK's defaults", settings().connect_with(&sdk_config())),
             ("no stalled-stream protection", settings().connect_with(&unprotected)),
-            ("the product's own client", settings().dynamodb(aws_sdk_dynamodb::Client::from_conf(own.build()))),
+            (
+                "the product's own client",
+                settings().dynamodb(aws_sdk_dynamodb::Client::from_conf(own.build())),
+            ),
         ]
     }
 }
@@ -110,8 +114,14 @@ async fn hangs_at(stage: Stage) {
         let sweep = within(BUDGET + Duration::from_millis(500), "sweep", ops.sweep(options(BUDGET)));
         let (acquired, slot, released, swept) = tokio::join!(acquire, slot, release, sweep);
         let error = acquired.expect_err("nobody answers");
-        assert!(matches!(error, sluice_sdk::AcquireError::Store(StoreError::Unavailable { .. })), "{name}: {error}");
-        assert!(slot.is_err() && released.is_err() && swept.is_err(), "{name}: {slot:?} {released:?} {swept:?}");
+        assert!(
+            matches!(error, sluice_sdk::AcquireError::Store(StoreError::Unavailable { .. })),
+            "{name}: {error}"
+        );
+        assert!(
+            slot.is_err() && released.is_err() && swept.is_err(),
+            "{name}: {slot:?} {released:?} {swept:?}"
+        );
         client
     });
     let clients = futures_util::future::join_all(calls).await;
@@ -120,9 +130,13 @@ async fn hangs_at(stage: Stage) {
         let served = within(REQUEST, "the next caller", client.acquire(RATE)).await;
         assert!(matches!(served, Ok(Outcome::Granted(_))), "{served:?}");
         let slot = client.slot(SLOTS).timeout(Duration::from_secs(5));
-        within(Duration::from_secs(5), "the next slot", slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())))
-            .await
-            .unwrap();
+        within(
+            Duration::from_secs(5),
+            "the next slot",
+            slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())),
+        )
+        .await
+        .unwrap();
         let held = client.acquire(HELD).await.unwrap().granted().unwrap();
         within(REQUEST, "the next release", held.release()).await.unwrap();
         client.ops().sweep(options(Duration::from_secs(5))).await.unwrap();

@@ -60,7 +60,10 @@ async fn who_reads_the_end_knows_that_the_grant_is_back_and_settled() {
         let mut stream = call(&client).await.stream(pieces).used(TPM, |piece| *piece);
         for piece in [None, None, Some(150)] {
             assert_eq!(stream.try_next().await.unwrap(), Some(piece));
-            assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("600", "0"));
+            assert_eq!(
+                (world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()),
+                ("600", "0")
+            );
         }
         assert_eq!(stream.try_next().await.unwrap(), None);
         assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("850", "1"));
@@ -250,7 +253,8 @@ async fn a_stream_whose_lease_is_gone_goes_on_and_knows() {
         // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
         world.pass_lease();
         assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
-        let other = world.client().acquire(SLOTS).await.unwrap().granted().expect("the slot is someone else's");
+        let other =
+            world.client().acquire(SLOTS).await.unwrap().granted().expect("the slot is someone else's");
         sleep(LEASE_TTL / 2 + Duration::from_secs(1)).await;
         assert!(stream.is_lease_lost());
         send.send(Ok(None)).unwrap();
@@ -284,7 +288,8 @@ async fn usage_of_what_the_grant_does_not_hold_changes_nothing() {
     let world = world(Kind::Rows).await;
     world.tokens("acme#other", 100, 60).await;
     let stream = call(&world.client()).await.stream(reply(vec![Ok(Some(5))]));
-    let stream = stream.used("acme#other", |piece| *piece).used(SLOTS, |piece| *piece).used("no name", |piece| *piece);
+    let stream =
+        stream.used("acme#other", |piece| *piece).used(SLOTS, |piece| *piece).used("no name", |piece| *piece);
     stream.try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(left(&world).await, is("600", "1"));
     assert_eq!(world.level("acme#other").await, "100");

@@ -80,7 +80,8 @@ async fn a_survey_tells_what_sweeps_measured() {
     assert_eq!(inline.load.as_ref().unwrap_err().attribute, "taken");
 }
 
-/// A sweep that was under way when a bucket was removed writes its load anew; and a bucket that was made anew may be one of a rate.
+/// A sweep that was under way when a bucket was removed writes its load anew; and a bucket that was made anew
+/// may be one of a rate.
 #[tokio::test(start_paused = true)]
 async fn a_load_row_without_its_bucket_of_slots_is_not_told() {
     let world = World::with_rate(RPM, 1, 60).await;
@@ -116,7 +117,8 @@ async fn a_bucket_is_removed_though_its_load_row_stays() {
     world.put(load(SLOTS, number("3"))).await;
     let deletes = AtomicUsize::new(0);
     world.dynamo.faults().draw(move |call| {
-        let is_second = call.operation == Operation::DeleteItem && deletes.fetch_add(1, Ordering::Relaxed) > 0;
+        let is_second =
+            call.operation == Operation::DeleteItem && deletes.fetch_add(1, Ordering::Relaxed) > 0;
         is_second.then(Fault::throttled)
     });
     assert!(world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap());

@@ -98,7 +98,10 @@ async fn a_start_is_booked_here_and_redeemed_by_another_process_without_acquirin
     assert_eq!(told(&second), (Duration::from_secs(2), RetryReason::Exhausted, RPM.into()), "in line");
     assert_eq!(world.level(RPM).await, "-2");
     let (first, second) = (first.ticket().unwrap(), second.ticket().unwrap());
-    assert_eq!((first.dimensions(), second.start_at().since(first.start_at()).as_secs()), (&[dimension(RPM)][..], 1));
+    assert_eq!(
+        (first.dimensions(), second.start_at().since(first.start_at()).as_secs()),
+        (&[dimension(RPM)][..], 1)
+    );
     world.pass(Duration::from_secs(2));
     let worker = world.client();
     for ticket in [first, second] {
@@ -116,12 +119,14 @@ async fn a_start_that_is_there_now_is_granted_and_one_too_far_ahead_takes_nothin
     let world = World::with_rate(RPM, 10, 10).await;
     let client = world.client();
     assert!(client.acquire(booking().cost(RPM, 10)).await.unwrap().granted().is_some());
-    let refused = refused(&client, Request::from(RPM).cost(RPM, 5).ticket_within(Duration::from_secs(4))).await;
+    let refused =
+        refused(&client, Request::from(RPM).cost(RPM, 5).ticket_within(Duration::from_secs(4))).await;
     assert_eq!((refused.wait(), refused.ticket()), (Duration::from_secs(5), None));
     assert_eq!(level(&world, RPM).await, "0");
 }
 
-/// The level to a thousandth: a large call that may be booked moves the anchor a microsecond ahead, and its refill is there at once.
+/// The level to a thousandth: a large call that may be booked moves the anchor a microsecond ahead, and its
+/// refill is there at once.
 async fn level(world: &World, name: &str) -> String {
     let level = world.bucket(name).await.level(world.dynamo.clock().now());
     Amount::from_micros((level.micros() + 500).div_euclid(1_000) * 1_000).to_string()
@@ -181,7 +186,8 @@ async fn a_ticket_that_comes_late_is_good_until_its_tokens_have_run_over_the_bri
     assert_eq!(world.level(RPM).await, "9.09", "the line is what it was");
 }
 
-/// The reading and the write are two: a process that is frozen in between must not use what has lapsed meanwhile.
+/// The reading and the write are two: a process that is frozen in between must not use what has lapsed
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_ticket_that_lapses_while_it_is_redeemed_is_not_granted() {
     let world = drained().await;
@@ -237,7 +243,9 @@ async fn a_ticket_that_comes_early_is_told_when_to_come_and_stays_good() {
     let mut parts: Vec<String> = ticket.to_string().split('.').map(str::to_owned).collect();
     parts[2] = "1".into();
     parts[3] = "zzzzzzzzzzzz".into();
-    let Redeemed::RetryIn(retry) = redeem(&world.client(), &parts.join(".").parse().unwrap()).await else { panic!() };
+    let Redeemed::RetryIn(retry) = redeem(&world.client(), &parts.join(".").parse().unwrap()).await else {
+        panic!()
+    };
     assert_eq!(retry.wait(), Duration::from_millis(600));
     world.pass(retry.wait());
     assert!(is_granted(&world.client(), &ticket).await);
@@ -249,7 +257,8 @@ async fn a_ticket_in_a_cool_down_waits_for_its_end_and_stays_good() {
     let ticket = carried(&world.client()).await;
     world.pass(Duration::from_secs(1));
     let ends = world.dynamo.clock().now().after(Duration::from_secs(3));
-    let request = world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
+    let request =
+        world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
     let request = request.update_expression("SET blocked_until = :blocked_until");
     request.expression_attribute_values(":blocked_until", number(&ends.to_string())).send().await.unwrap();
     let Redeemed::RetryIn(retry) = redeem(&world.client(), &ticket).await else { panic!() };
@@ -271,18 +280,24 @@ async fn a_ticket_whose_limits_were_changed_lapses() {
     }
 }
 
-/// What came back from before the booking is there for others: with a ticket that is late it would be one too many.
+/// What came back from before the booking is there for others: with a ticket that is late it would be one too
+/// many.
 #[tokio::test(start_paused = true)]
 async fn a_ticket_counts_what_others_gave_back_meanwhile() {
     let world = drained().await;
     let tickets = [carried(&world.client()).await, carried(&world.client()).await];
     world.pass(Duration::from_secs(3));
     // As a return of another process leaves the row: four of the ten that were taken before.
-    let request = world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
-    let request = request.update_expression("SET tokens = tokens + :4, returned = :4, version = version + :4");
+    let request =
+        world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
+    let request =
+        request.update_expression("SET tokens = tokens + :4, returned = :4, version = version + :4");
     request.expression_attribute_values(":4", number("4")).send().await.unwrap();
     world.pass(Duration::from_millis(2_900));
-    assert!(is_granted(&world.client(), &tickets[0]).await, "4.9 s late, with one call and 9 - 4 tokens of room");
+    assert!(
+        is_granted(&world.client(), &tickets[0]).await,
+        "4.9 s late, with one call and 9 - 4 tokens of room"
+    );
     world.pass(Duration::from_millis(1_200));
     assert!(tickets[1].use_by() > world.dynamo.clock().now(), "without the return it would be good");
     assert!(matches!(redeem(&world.client(), &tickets[1]).await, Redeemed::Lapsed));

@@ -23,7 +23,8 @@ async fn a_refusal_by_one_rate_leaves_the_others_as_they_were() {
     let answer = client.acquire(Request::from([RPM, TPM]).cost(TPM, 900)).await.unwrap();
     assert!(matches!(answer, Outcome::Granted(_)));
     // A second process has not seen that, and sends both writes.
-    let Outcome::RetryIn(retry) = world.client().acquire(Request::from([RPM, TPM]).cost(TPM, 200)).await.unwrap()
+    let Outcome::RetryIn(retry) =
+        world.client().acquire(Request::from([RPM, TPM]).cost(TPM, 200)).await.unwrap()
     else {
         panic!()
     };
@@ -54,7 +55,8 @@ async fn tokens_whose_return_got_no_reply_are_not_returned_twice() {
     for _ in 0..4 {
         assert!(client.acquire(both(240)).await.unwrap().granted().is_some());
     }
-    // A second process reads the rows before the last of it was taken, and sends both writes; then the return loses its reply.
+    // A second process reads the rows before the last of it was taken, and sends both writes; then the return
+    // loses its reply.
     let late = world.client();
     let stale = late.acquire(both(1)).await.unwrap();
     assert!(stale.granted().is_some());

@@ -241,7 +241,8 @@ async fn what_a_stopped_tracker_holds_can_still_be_taken_and_a_dropped_one_gives
     assert_eq!(alive_tasks(), before, "the task went with its tracker");
 }
 
-/// The caller was not dead, only slow: its lease ended, a sweep gave the slot to others, and then it comes back.
+/// The caller was not dead, only slow: its lease ended, a sweep gave the slot to others, and then it comes
+/// back.
 #[tokio::test(start_paused = true)]
 async fn a_late_release_after_an_orphan_was_reclaimed_restores_nothing() {
     let world = World::with_slots(SLOTS, 1).await;

@@ -85,7 +85,8 @@ async fn a_slot_waits_out_a_short_cool_down_without_a_look() {
 async fn ending_a_cool_down_says_whether_one_was_in_force() {
     for (world, name) in cooling().await {
         let client = world.client();
-        let CoolDown::LongerAlready(until) = client.cool_down(name, Duration::from_secs(1)).await.unwrap() else {
+        let CoolDown::LongerAlready(until) = client.cool_down(name, Duration::from_secs(1)).await.unwrap()
+        else {
             panic!("{name}")
         };
         assert_eq!(client.end_cool_down(name).await.unwrap(), EndedCoolDown::Ended(until));
@@ -146,7 +147,10 @@ async fn a_refill_that_means_nothing_is_an_error_that_says_what_to_do() {
         assert!(matches!(refilled(&client, Some(to)).await, Err(RefillError::OutOfRange { .. })), "{to}");
     }
     let slots = client.refill(SLOTS, None).await.unwrap_err();
-    assert!(matches!(slots, RefillError::Concurrency(_)) && slots.to_string().contains("sluice reconcile"), "{slots}");
+    assert!(
+        matches!(slots, RefillError::Concurrency(_)) && slots.to_string().contains("sluice reconcile"),
+        "{slots}"
+    );
     assert!(matches!(client.refill("unknown#rpm", None).await, Err(RefillError::Acquire(_))));
 }
 

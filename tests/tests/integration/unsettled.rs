@@ -61,7 +61,8 @@ async fn a_call_that_said_what_it_used_or_failed_keeps_nothing_unsaid() {
     // Whatever a vendor counts of a failed call.
     take(&client, Request::from(SPEECH).cost(SPEECH, 100)).await.failed().await.unwrap();
     // A grant that nobody took is not a call.
-    let left = client.slot([TPM, SPEECH]).cost(TPM, 10).cost(SPEECH, 5_000).run(async |_| Ok::<_, LimitError>(()));
+    let left =
+        client.slot([TPM, SPEECH]).cost(TPM, 10).cost(SPEECH, 5_000).run(async |_| Ok::<_, LimitError>(()));
     left.await.unwrap_err();
     settle().await;
     let recorded = listening.recorded();
@@ -93,7 +94,11 @@ async fn grants_from_stock_are_counted_about_once_a_second() {
     let gauges = client.publish_gauges(Duration::from_secs(15));
     let before = unsettled(&listening, TPM);
     settle().await;
-    assert_eq!((before, unsettled(&listening, TPM)), (40, 1), "with a grant of the next second, and with the gauges");
+    assert_eq!(
+        (before, unsettled(&listening, TPM)),
+        (40, 1),
+        "with a grant of the next second, and with the gauges"
+    );
     drop(gauges);
 }
 

@@ -1,6 +1,7 @@
 //! A bucket without shares is written as it was before there were shares: the same bytes, and the same units.
 //!
-//! `unshared/requests.txt` has each request as it was sent when buckets had no shares: update, condition, names and values.
+//! `unshared/requests.txt` has each request as it was sent when buckets had no shares: update, condition,
+//! names and values.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

@@ -68,7 +68,11 @@ async fn each_process_notes_what_it_used_with_one_write_a_minute_and_none_while_
     let for_grants = meter.reset().write_units;
     a_minute_passes(&world).await;
     let note = meter.reset();
-    assert_eq!((for_grants, note.requests, note.write_units), (20, 1, 1), "one write unit for a minute's use");
+    assert_eq!(
+        (for_grants, note.requests, note.write_units),
+        (20, 1, 1),
+        "one write unit for a minute's use"
+    );
     assert_eq!(uses(&world, RPM).await, [pair("api", "50"), pair("worker", "12")]);
     meter.reset();
     for _ in 0..10 {
@@ -103,7 +107,11 @@ async fn slots_count_for_the_time_for_which_they_were_held() {
             grant.release().await.unwrap();
         }
         a_minute_passes(&world).await;
-        assert_eq!(uses(&world, SLOTS).await, [pair("api", "60")], "{kind:?}: three slots for twenty seconds");
+        assert_eq!(
+            uses(&world, SLOTS).await,
+            [pair("api", "60")],
+            "{kind:?}: three slots for twenty seconds"
+        );
     }
 }
 
@@ -209,7 +217,8 @@ async fn a_note_that_fails_is_part_of_the_next_and_one_that_is_denied_is_the_las
 /// A function whose invocations have a runtime each.
 #[test]
 fn a_runtime_that_ends_before_the_note_takes_no_use_with_it() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let first = runtime();
     let (world, api) = first.block_on(async {
         let world = World::embedded().await;

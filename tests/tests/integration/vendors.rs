@@ -19,7 +19,8 @@ async fn slow() -> World {
     World::with_rate(RPM, 100, 1_000_000_000).await.lowered_without_a_bound()
 }
 
-/// The vendor says that so much is left: of a window that it does not name, and of one as long as the slow bucket's.
+/// The vendor says that so much is left: of a window that it does not name, and of one as long as the slow
+/// bucket's.
 fn left(tokens: i32) -> [(&'static str, String); 3] {
     [
         ("x-ratelimit-remaining-requests", tokens.to_string()),
@@ -147,7 +148,11 @@ async fn a_stale_header_on_a_cold_start_says_nothing_of_a_bucket_made_anew() {
     let cold = world.client();
     let _ = take(&cold, RPM).await;
     assert_eq!(observed(&cold, 3, &old).await, ObservedLevel::Stale);
-    assert_eq!(observed(&world.client(), 3, &old).await, ObservedLevel::Stale, "nor in a process that knows nothing");
+    assert_eq!(
+        observed(&world.client(), 3, &old).await,
+        ObservedLevel::Stale,
+        "nor in a process that knows nothing"
+    );
     let without = world.client().observe(RPM, &left(3), None).await.unwrap();
     assert_eq!(without.level, ObservedLevel::NoGrant);
     assert_eq!(world.level(RPM).await, "99");
@@ -212,7 +217,10 @@ async fn a_header_that_cannot_be_read_changes_nothing_and_is_counted() {
         ("x-ratelimit-reset-requests", "soon"),
     ];
     let said = client.observe(RPM, &headers, Some(&grant)).await.unwrap();
-    assert_eq!((said.level, said.limit, said.unreadable), (ObservedLevel::NotSaid, ObservedLimit::NotSaid, 3));
+    assert_eq!(
+        (said.level, said.limit, said.unreadable),
+        (ObservedLevel::NotSaid, ObservedLimit::NotSaid, 3)
+    );
     assert_eq!(world.dynamo.meter().reset().requests, 0);
     assert_eq!(world.level(RPM).await, "99");
 }
@@ -314,14 +322,21 @@ async fn a_limit_of_one_is_adopted_down_to_the_floor_however_many_replies_say_it
         assert_eq!(bucket.limit().refill_rate().per_minute(), fifty, "{at_least:?}");
         assert_eq!(bucket.vendor_limit().map(|noted| noted.limit), Some(Amount::from_tokens(1)));
         world.dynamo.meter().reset();
-        assert_eq!(client.observe(RPM, &one, None).await.unwrap().limit, ObservedLimit::Lower(Amount::from_tokens(1)));
+        assert_eq!(
+            client.observe(RPM, &one, None).await.unwrap().limit,
+            ObservedLimit::Lower(Amount::from_tokens(1))
+        );
         assert_eq!(world.dynamo.meter().reset().requests, 0, "a reply that repeats it costs nothing");
 
         let restored = client.ops().apply_limit(&dimension(RPM), &requests(500, 60)).await.unwrap();
         assert!(matches!(restored, Applied::Changed { .. }), "{restored:?}");
         assert_eq!(world.bucket(RPM).await.limit(), &requests(500, 60));
         client.observe(RPM, &one, None).await.unwrap();
-        assert_eq!(world.bucket(RPM).await.limit().refill_rate().per_minute(), fifty, "and no lower the next time");
+        assert_eq!(
+            world.bucket(RPM).await.limit().refill_rate().per_minute(),
+            fifty,
+            "and no lower the next time"
+        );
     }
 }
 
@@ -380,9 +395,13 @@ async fn what_a_bucket_does_about_a_lower_limit_is_said_in_its_row() {
     assert!(world.bucket(RPM).await.adopts_limit());
     let ops = world.client();
     let adopt = |tokens| OnLowerLimit::Adopt { at_least: Amount::from_tokens(tokens) };
-    for (then, changes) in
-        [(adopt(20), true), (adopt(20), false), (adopt(30), true), (OnLowerLimit::Report, true), (adopt(30), true)]
-    {
+    for (then, changes) in [
+        (adopt(20), true),
+        (adopt(20), false),
+        (adopt(30), true),
+        (OnLowerLimit::Report, true),
+        (adopt(30), true),
+    ] {
         assert_eq!(ops.ops().on_lower_limit(&dimension(RPM), then).await.unwrap(), changes, "{then:?}");
         assert!(world.bucket(RPM).await.is_set_to(then));
     }
@@ -396,8 +415,9 @@ async fn what_a_bucket_does_about_a_lower_limit_is_said_in_its_row() {
 async fn a_slot_observes_its_own_reply() {
     let world = slow().await;
     let client = world.client();
-    let level =
-        client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.observe(RPM, &left(9)).await?.level));
+    let level = client
+        .slot(RPM)
+        .run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.observe(RPM, &left(9)).await?.level));
     assert_eq!(level.await.unwrap(), lowered(90));
     settle().await;
     assert_eq!(world.level(RPM).await, "9");

@@ -121,7 +121,9 @@ async fn a_stream_waits_for_its_grant_keeps_it_while_it_opens_and_settles() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_open_gives_everything_back() {
     let world = world(Kind::Rows).await;
-    let open = async |_: &mut sluice_sdk::Grant| Err::<stream::Empty<Result<(), std::io::Error>>, _>(AppError::Vendor);
+    let open = async |_: &mut sluice_sdk::Grant| {
+        Err::<stream::Empty<Result<(), std::io::Error>>, _>(AppError::Vendor)
+    };
     let failed = world.client().slot([SLOTS, TPM]).cost(TPM, 400).stream(open).await;
     assert!(matches!(failed, Err(AppError::Vendor)));
     settle().await;
@@ -150,7 +152,10 @@ async fn a_timeout_says_what_stays_taken() {
     let world = world(Kind::Rows).await;
     let slot = world.client().slot([SLOTS, TPM]).cost(TPM, 400).timeout(Duration::from_secs(1));
     let error = slot.run(async |_| std::future::pending::<Result<(), LimitError>>().await).await.unwrap_err();
-    assert!(matches!(error, LimitError::TimedOut(_)) && error.to_string().contains("keeps its tokens"), "{error}");
+    assert!(
+        matches!(error, LimitError::TimedOut(_)) && error.to_string().contains("keeps its tokens"),
+        "{error}"
+    );
     settle().await;
     assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("600", "1"));
 }
@@ -228,5 +233,7 @@ async fn a_ticket_travels_in_any_format_and_a_wait_becomes_a_delay() {
     assert_eq!(ticket.start_at() - client.now(), Duration::from_secs(10));
     let text = serde_json::to_string(ticket).unwrap();
     assert_eq!(&serde_json::from_str::<Ticket>(&text).unwrap(), ticket);
-    assert!(serde_json::from_str::<Ticket>("\"no ticket\"").unwrap_err().to_string().contains("malformed ticket"));
+    assert!(
+        serde_json::from_str::<Ticket>("\"no ticket\"").unwrap_err().to_string().contains("malformed ticket")
+    );
 }

@@ -110,7 +110,8 @@ impl World {
     }
 
     pub(crate) fn client_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
-        let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
+        let builder =
+            Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
         // A forgotten grant stands for a crashed holder: nobody renews its lease.
         let builder = builder.renew_leases(false);
         let builder = match self.longest_cool_down {
@@ -213,7 +214,8 @@ pub(crate) async fn refusal<'a>(client: &Client, request: impl Into<Request<'a>>
 /// Polls a future once, so that its request is on its way, and leaves it there.
 pub(crate) async fn begin<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
-    let is_pending = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
+    let is_pending =
+        std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
     assert!(is_pending, "it had nothing to wait for");
     future
 }
@@ -232,7 +234,9 @@ pub(crate) async fn settle() {
 
 /// What a program has that talks to AWS already; plain HTTP is enough for an endpoint on this machine.
 pub(crate) fn sdk_config() -> aws_config::SdkConfig {
-    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedCredentialsProvider};
+    use aws_sdk_dynamodb::config::{
+        BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedCredentialsProvider,
+    };
     let credentials = Credentials::new("test", "test", None, None, "test");
     aws_config::SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())

@@ -32,7 +32,8 @@ async fn a_holder_gives_back_what_it_took_whatever_its_lease_row_says() {
     }
 }
 
-/// The reply to its take is lost, the row is edited before it asks again, and DynamoDB does not know its token any more.
+/// The reply to its take is lost, the row is edited before it asks again, and DynamoDB does not know its
+/// token any more.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_finds_its_lease_in_the_table_gives_back_what_it_took() {
     for says in ["2", "100"] {

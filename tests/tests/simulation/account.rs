@@ -8,8 +8,8 @@ pub(crate) struct Account {
     pub(crate) taken: Micros,
     pub(crate) returned: Micros,
     pub(crate) kept: Micros,
-    /// What may rightly have come to nothing: a reply that was lost, a return that was refused, tokens that flowed back by
-    /// themselves.
+    /// What may rightly have come to nothing: a reply that was lost, a return that was refused, tokens that
+    /// flowed back by themselves.
     pub(crate) excused: Micros,
     /// For rounding: each take of a line may lose a millionth.
     pub(crate) takes: u64,
@@ -58,8 +58,9 @@ pub(crate) struct Found {
 pub(crate) enum Teller {
     /// A grant: not before the moment for which its write was planned.
     Grant,
-    /// A ticket: the moment at which the row has its tokens, which may be past. A clock that went back between a write to a full
-    /// bucket and the look at its start makes a ticket of a grant (seed 2072): it may be redeemed as early as the line allows.
+    /// A ticket: the moment at which the row has its tokens, which may be past. A clock that went back
+    /// between a write to a full bucket and the look at its start makes a ticket of a grant (seed 2072): it
+    /// may be redeemed as early as the line allows.
     Ticket,
 }
 
@@ -78,7 +79,14 @@ impl Booking {
     fn carried_by(&self, ticket: &str, tokens: Micros, cost: Micros) -> Self {
         let after = BucketRow { tokens, ..self.after.clone() };
         let ticket = Some(ticket.to_owned());
-        Self { planned: after.reaches_zero(), latest: self.latest, after, taken: cost, told: Vec::new(), ticket }
+        Self {
+            planned: after.reaches_zero(),
+            latest: self.latest,
+            after,
+            taken: cost,
+            told: Vec::new(),
+            ticket,
+        }
     }
 
     /// When the last of it is there.
@@ -89,8 +97,8 @@ impl Booking {
         }
     }
 
-    /// Whether what was told, and this besides, is there when it is told: the callers of one write share what it took, and each
-    /// starts when its part is there.
+    /// Whether what was told, and this besides, is there when it is told: the callers of one write share what
+    /// it took, and each starts when its part is there.
     fn has_room_for(&self, start: Told) -> bool {
         let mut told = self.told.clone();
         told.push(start);
@@ -98,22 +106,26 @@ impl Booking {
         let mut sum = 0;
         told.iter().all(|told| {
             sum += told.cost;
-            sum <= self.taken + 2 && self.after.line(told.at) + self.taken - sum >= -2 - self.told.len() as Micros - 1
+            sum <= self.taken + 2
+                && self.after.line(told.at) + self.taken - sum >= -2 - self.told.len() as Micros - 1
         })
     }
 
-    /// Whether it may be told of this write. A clock that went back since the asking may tell it later, by twice its error.
+    /// Whether it may be told of this write. A clock that went back since the asking may tell it later, by
+    /// twice its error.
     fn is_in_time(&self, start: Told, error: Micros) -> bool {
         let last = self.last(start.by);
         match start.by {
-            Teller::Grant => start.at >= self.planned - 2 && start.at <= last.max(start.now + error) + 2 + 2 * error,
+            Teller::Grant => {
+                start.at >= self.planned - 2 && start.at <= last.max(start.now + error) + 2 + 2 * error
+            }
             // How early it may be, `has_room_for` says.
             Teller::Ticket => start.at <= last + 2,
         }
     }
 
-    /// How likely a start is of this write, the less the likelier: what was taken for it alone, and is there just then; else what it
-    /// just fits into.
+    /// How likely a start is of this write, the less the likelier: what was taken for it alone, and is there
+    /// just then; else what it just fits into.
     fn distance(&self, start: Told) -> (bool, Micros, Micros) {
         let last = self.last(start.by);
         let is_other = self.taken > start.cost + 2 || (start.at - last).abs() > 2;
@@ -123,12 +135,15 @@ impl Booking {
 }
 
 impl Account {
-    /// A caller was told a start: one of the writes of its process took tokens that are there then, and that nobody else was told
-    /// of. A clock that went back since it asked may tell it later, by twice its error; what another caller left, or a process had
-    /// in stock, may be had at once.
+    /// A caller was told a start: one of the writes of its process took tokens that are there then, and that
+    /// nobody else was told of. A clock that went back since it asked may tell it later, by twice its error;
+    /// what another caller left, or a process had in stock, may be had at once.
     pub(crate) fn told_start(&mut self, bucket: &str, start: Told, error: Micros) -> Result<Found, String> {
         let Some(found) = self.place(start, error, MOVES) else {
-            return Err(format!("{bucket}: a caller was {start:?}, and its process booked {:?}", self.bookings));
+            return Err(format!(
+                "{bucket}: a caller was {start:?}, and its process booked {:?}",
+                self.bookings
+            ));
         };
         let Booking { latest, told, .. } = &self.bookings[found];
         Ok(Found { callers: told.len(), written_at: latest - error })
@@ -181,7 +196,8 @@ impl Account {
         self.surplus -= rest;
     }
 
-    /// The call is settled once more: what found no room may find it now, if the clock of its process went back.
+    /// The call is settled once more: what found no room may find it now, if the clock of its process went
+    /// back.
     pub(crate) const fn settles_again(&mut self, rest: Micros) {
         self.surplus += rest;
     }
@@ -190,13 +206,21 @@ impl Account {
     pub(crate) fn settled(&mut self, process: &str, bucket: &str, returned: Micros) -> Result<(), String> {
         self.settled += returned;
         if self.settled > self.surplus {
-            return Err(format!("{bucket}: {process} settled more than its calls had left, or twice: {self:?}"));
+            return Err(format!(
+                "{bucket}: {process} settled more than its calls had left, or twice: {self:?}"
+            ));
         }
         Ok(())
     }
 
-    /// What a ticket carries of a write of this process that left the line at `tokens`, or further down for callers behind it.
-    pub(crate) fn carried_by(&self, ticket: &str, (anchor, tokens): (Micros, Micros), cost: Micros) -> Option<Booking> {
+    /// What a ticket carries of a write of this process that left the line at `tokens`, or further down for
+    /// callers behind it.
+    pub(crate) fn carried_by(
+        &self,
+        ticket: &str,
+        (anchor, tokens): (Micros, Micros),
+        cost: Micros,
+    ) -> Option<Booking> {
         let was_written = |booking: &&Booking| {
             let after = &booking.after;
             after.anchor == anchor && (after.tokens..=after.tokens + booking.taken).contains(&tokens)
@@ -217,7 +241,8 @@ impl Account {
         }
     }
 
-    /// Whatever was kept had been taken, and nothing that was kept was given back: at any moment, under any fault.
+    /// Whatever was kept had been taken, and nothing that was kept was given back: at any moment, under any
+    /// fault.
     pub(crate) fn balance(&self, process: &str, bucket: &str) -> Result<(), String> {
         if self.unused() + self.rounding() < 0 {
             return Err(format!("{bucket}: {process} gave back what it had used, or twice: {self:?}"));
@@ -225,7 +250,8 @@ impl Account {
         Ok(())
     }
 
-    /// What was taken was kept, or given back, or there is an excuse: once all is quiet, where nothing else went wrong.
+    /// What was taken was kept, or given back, or there is an excuse: once all is quiet, where nothing else
+    /// went wrong.
     pub(crate) fn is_used_up(&self, process: &str, bucket: &str) -> Result<(), String> {
         if self.unused() > self.excused + self.rounding() {
             return Err(format!("{bucket}: {process} took what it neither used nor gave back: {self:?}"));

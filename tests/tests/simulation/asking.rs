@@ -1,4 +1,5 @@
-//! A process that wants all slots of a bucket, again and again: whatever a crashed holder has, it is refused for.
+//! A process that wants all slots of a bucket, again and again: whatever a crashed holder has, it is refused
+//! for.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,12 +26,14 @@ pub(crate) fn begin(universe: &Arc<Universe>, bucket: &BucketPlan, rng: &mut Rng
     let ttl = universe.scenario.lease_ttl;
     // An id of a lease holds no #.
     let name = format!("{NAME}-{}", bucket.name().replace('#', "-"));
-    let process = universe
-        .process(&name, Role::Process, |client| client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl));
+    let process = universe.process(&name, Role::Process, |client| {
+        client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl)
+    });
     let most = universe.scenario.clock_error;
     process.set_clock_error(rng.i64(-most..=most));
     let waits = rng.bool();
-    let asking = Asking { universe: Arc::clone(universe), process, bucket: bucket.name().to_owned(), rng: rng.fork() };
+    let asking =
+        Asking { universe: Arc::clone(universe), process, bucket: bucket.name().to_owned(), rng: rng.fork() };
     tasks.spawn(asking.live(waits));
 }
 
@@ -53,9 +56,13 @@ impl Asking {
             } else {
                 match timeout(Duration::from_secs(60), self.process.client.acquire(request())).await {
                     Ok(Ok(Outcome::Granted(grant))) => drop(grant.release().await),
-                    Ok(Ok(Outcome::RetryIn(retry))) if retry.reason() == RetryReason::NoFreeSlot => self.is_refused(),
+                    Ok(Ok(Outcome::RetryIn(retry))) if retry.reason() == RetryReason::NoFreeSlot => {
+                        self.is_refused()
+                    }
                     Ok(_) => {}
-                    Err(_) => self.universe.violated(format!("{}: an acquire did not end", self.process.name)),
+                    Err(_) => {
+                        self.universe.violated(format!("{}: an acquire did not end", self.process.name))
+                    }
                 }
             }
             // Whoever else wants some has a chance.

@@ -100,8 +100,11 @@ impl Caller {
 
     fn need(&mut self) -> Need {
         let buckets = &self.universe.scenario.buckets;
-        let many =
-            if self.universe.scenario.together && self.rng.bool() { self.rng.usize(1..=buckets.len()) } else { 1 };
+        let many = if self.universe.scenario.together && self.rng.bool() {
+            self.rng.usize(1..=buckets.len())
+        } else {
+            1
+        };
         // A slot among them makes one transaction of it; rates alone are taken side by side.
         let rates_alone = many > 1 && self.rng.bool();
         let mut chosen: Vec<&BucketPlan> =
@@ -109,7 +112,8 @@ impl Caller {
         self.rng.shuffle(&mut chosen);
         chosen.truncate(many);
         let concurrent = chosen.iter().any(|bucket| bucket.is_concurrent());
-        let parts = chosen.iter().map(|bucket| (bucket.name().to_owned(), self.rng.i32(1..=bucket.most))).collect();
+        let parts =
+            chosen.iter().map(|bucket| (bucket.name().to_owned(), self.rng.i32(1..=bucket.most))).collect();
         Need { parts, concurrent }
     }
 
@@ -131,8 +135,14 @@ impl Caller {
             Ok(Outcome::Granted(grant)) if grant.basis() == Basis::Table => {
                 times::judge(&self.universe, &self.process, asked_at);
                 let start_at = grant.start_at().micros();
-                let grip =
-                    Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
+                let grip = Grip {
+                    asked_at,
+                    start_at,
+                    lease_ends: 0,
+                    booked: false,
+                    redeemed: false,
+                    transacted: false,
+                };
                 self.hold(need, grip, grant).await;
             }
             Ok(Outcome::Granted(grant)) => {
@@ -161,7 +171,8 @@ impl Caller {
         let [(bucket, cost)] = need.parts.as_slice() else { return };
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         let stood_still = self.process.ice.was_frozen_since(asked_at - 5_000_000 - 2 * error);
-        let is_judged = retry.reason() == RetryReason::Exhausted && retry.ticket().is_none() && !self.has_leases;
+        let is_judged =
+            retry.reason() == RetryReason::Exhausted && retry.ticket().is_none() && !self.has_leases;
         if is_judged && !stood_still && !self.answers_alone {
             let (cost, process) = (Micros::from(*cost) * 1_000_000, &*self.process.name);
             let off = Micros::from(self.process.client.now().micros()) - now;
@@ -173,8 +184,9 @@ impl Caller {
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
-        // By a time that is behind, before a reply has told it, a start may lie before its asking: as if it had been asked for then. After a
-        // reply of which a freeze took a part, the time is known to two seconds, and a clock that is exact is moved by as much.
+        // By a time that is behind, before a reply has told it, a start may lie before its asking: as if it
+        // had been asked for then. After a reply of which a freeze took a part, the time is known to two
+        // seconds, and a clock that is exact is moved by as much.
         let since = grip.asked_at - KNOWN_FOR;
         let is_wide = self.universe.jumped_since(since) || self.process.ice.was_frozen_since(since);
         let is_behind = self.process.machine.behind(now) > 0
@@ -231,8 +243,8 @@ impl Caller {
         let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(&name, pause)).await;
     }
 
-    /// A request that may have taken something, of which nothing was used. What flows back by itself in a moment is not given
-    /// back; the rest has no excuse.
+    /// A request that may have taken something, of which nothing was used. What flows back by itself in a
+    /// moment is not given back; the rest has no excuse.
     fn came_to_nothing(&self, need: &Need) {
         self.universe.ledger(|ledger| {
             for (name, cost) in &need.parts {
@@ -289,6 +301,8 @@ impl Need {
 
     fn request(&self) -> Request<'_> {
         let names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
-        self.parts.iter().fold(Request::from(names), |request, (name, cost)| request.cost(name.as_str(), *cost))
+        self.parts
+            .iter()
+            .fold(Request::from(names), |request, (name, cost)| request.cost(name.as_str(), *cost))
     }
 }

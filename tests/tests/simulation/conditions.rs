@@ -1,5 +1,5 @@
-//! What a seed draws besides limits, callers and weather. Each kind has a random stream of its own, so that a seed without a kind is the
-//! run that it was before there was that kind.
+//! What a seed draws besides limits, callers and weather. Each kind has a random stream of its own, so that a
+//! seed without a kind is the run that it was before there was that kind.
 
 use std::time::Duration;
 
@@ -56,14 +56,18 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Of a seed in this weather. Those named in `SLUICE_SIM_WITHOUT`, with commas between them, are left out: of a run that fails, it
-    /// tells which of them matter.
+    /// Of a seed in this weather. Those named in `SLUICE_SIM_WITHOUT`, with commas between them, are left
+    /// out: of a run that fails, it tells which of them matter.
     pub(crate) fn of(seed: u64, weather: Weather) -> Self {
         let without = std::env::var("SLUICE_SIM_WITHOUT").unwrap_or_default();
         let is_out = |kind: &str| without.split(',').any(|name| name == kind || name == "all");
         let one_in = |kind: &str, many: u32| !is_out(kind) && stream(seed, kind).u32(0..many) == 0;
         let conditions = Self {
-            latency: if is_out("latency") { Latency::Usual } else { Latency::drawn(&mut stream(seed, "latency")) },
+            latency: if is_out("latency") {
+                Latency::Usual
+            } else {
+                Latency::drawn(&mut stream(seed, "latency"))
+            },
             brown_outs: one_in("brown-outs", 6),
             throttling: one_in("throttling", 5),
             freezes: one_in("freezes", 5),
@@ -84,8 +88,16 @@ impl Conditions {
 
     /// The same without what keeps requests from being answered, or processes from asking.
     pub(crate) const fn calm(self) -> Self {
-        let latency = if matches!(self.latency, Latency::Ragged) { Latency::CrossRegion } else { self.latency };
-        let calm = Self { latency, brown_outs: false, throttling: false, freezes: false, broken_bodies: false, ..self };
+        let latency =
+            if matches!(self.latency, Latency::Ragged) { Latency::CrossRegion } else { self.latency };
+        let calm = Self {
+            latency,
+            brown_outs: false,
+            throttling: false,
+            freezes: false,
+            broken_bodies: false,
+            ..self
+        };
         Self { set_clocks: false, snapshots: false, ..calm }
     }
 
@@ -133,8 +145,14 @@ impl Conditions {
 }
 
 /// Latencies, and the length of tables, as they are counted.
-pub(crate) const KINDS: [&str; 6] =
-    ["latency: usual", "latency: near", "latency: steady", "latency: across Regions", "latency: ragged", "many pages"];
+pub(crate) const KINDS: [&str; 6] = [
+    "latency: usual",
+    "latency: near",
+    "latency: steady",
+    "latency: across Regions",
+    "latency: ragged",
+    "many pages",
+];
 
 /// Rows of others in a table of many pages.
 pub(crate) const FOREIGN_ROWS: u32 = 120;
@@ -178,8 +196,8 @@ impl Latency {
 /// The random stream of a kind.
 pub(crate) fn stream(seed: u64, kind: &str) -> Rng {
     // FNV-1a: the same on every machine and in every version.
-    let hash = kind
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    let hash = kind.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
     Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ hash)
 }

@@ -2,10 +2,11 @@
 //!
 //! Units are judged with requests: a read and a write of one row a unit each, a transaction of two rows four.
 //!
-//! One process that is alone on three buckets of its own goes through the operations, one after the other, and its requests are counted.
-//! Where nothing goes wrong the bounds are exact. Each request that met a fault may be sent three times more, and what was applied without
-//! its sender knowing may have to be looked up, or given back later: `FOR_A_FAULT`. If time jumps while it waits, it may have to ask for the time. Processes that
-//! die are no excuse: it does not.
+//! One process that is alone on three buckets of its own goes through the operations, one after the other,
+//! and its requests are counted. Where nothing goes wrong the bounds are exact. Each request that met a fault
+//! may be sent three times more, and what was applied without its sender knowing may have to be looked up, or
+//! given back later: `FOR_A_FAULT`. If time jumps while it waits, it may have to ask for the time. Processes
+//! that die are no excuse: it does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,8 +95,18 @@ const WAITED: &str = "cost: a process in line, by the second";
 const HEALED: &str = "cost: a process that heals, by the minute";
 
 /// Each operation, and what it sends at most.
-const TABLE: [Bound; 10] =
-    [UNKNOWN, KNOWN, REMEMBERED, KEPT, SETTLED, ROW_TAKEN, ROW_GIVEN_BACK, INLINE_TAKEN, INLINE_GIVEN_BACK, RENEWED];
+const TABLE: [Bound; 10] = [
+    UNKNOWN,
+    KNOWN,
+    REMEMBERED,
+    KEPT,
+    SETTLED,
+    ROW_TAKEN,
+    ROW_GIVEN_BACK,
+    INLINE_TAKEN,
+    INLINE_GIVEN_BACK,
+    RENEWED,
+];
 
 /// What must have been judged in a run of many seeds.
 pub(crate) fn judged() -> impl Iterator<Item = &'static str> {
@@ -117,7 +128,8 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     }
     let process = |name: &str, leases: Leases, heals: bool| {
         // The note of use, a write a minute in the background, is part of no call.
-        let settings = |client: ClientBuilder| client.leases(leases).self_heal(heals).lease_ttl(LEASE).note_use(false);
+        let settings =
+            |client: ClientBuilder| client.leases(leases).self_heal(heals).lease_ttl(LEASE).note_use(false);
         universe.process(name, Role::Customer, settings)
     };
     let rows = process("frugal-rows", Leases::Concurrent, false);
@@ -138,7 +150,8 @@ struct Frugal {
 
 impl Frugal {
     async fn live(mut self) {
-        // The first read of a bucket is not counted: both processes meet theirs before. Throttling may fail that for a while.
+        // The first read of a bucket is not counted: both processes meet theirs before. Throttling may fail
+        // that for a while.
         for process in [&self.rows, &self.inline] {
             let bucket = if process.name == self.rows.name { ROWS } else { INLINE };
             while !self.universe.is_over() {
@@ -167,11 +180,16 @@ impl Frugal {
         let failed = process.dynamo.meter().failed_writes();
         let (began, began_at) = (Instant::now(), self.universe.time());
         let output = operation.await;
-        // A reply that took longer than 2.98 s by all clocks does not tell the time: that costs a read, and another if it happens again.
+        // A reply that took longer than 2.98 s by all clocks does not tell the time: that costs a read, and
+        // another if it happens again.
         let took = self.universe.time() - began_at;
         let has_jumped = took > Micros::try_from(began.elapsed().as_micros()).unwrap();
         let failed = process.dynamo.meter().failed_writes() - failed;
-        let bound = Bound { reads: bound.reads + 2 * u64::from(has_jumped), applied: bound.applied + failed, ..bound };
+        let bound = Bound {
+            reads: bound.reads + 2 * u64::from(has_jumped),
+            applied: bound.applied + failed,
+            ..bound
+        };
         self.judge(process, &before, bound);
         self.judge_units(process, &before, (units, bound));
         output
@@ -193,11 +211,13 @@ impl Frugal {
             || is_more(transactions, bound.transactions)
             || is_more(writes + transactions, bound.applied)
         {
-            self.universe.violated(format!("{}: {bound:?}, and with {faults} faults it sent {sent:?}", process.name));
+            self.universe
+                .violated(format!("{}: {bound:?}, and with {faults} faults it sent {sent:?}", process.name));
         }
     }
 
-    /// Rows are small: a read of one and a write of one cost a unit each. What was sent for the operation before may arrive during this one.
+    /// Rows are small: a read of one and a write of one cost a unit each. What was sent for the operation
+    /// before may arrive during this one.
     fn judge_units(&self, process: &Process, before: &Sent, (was, bound): (Usage, Bound)) {
         let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - GIVEN_BACK_LATER);
         let is = process.dynamo.meter().total();
@@ -239,7 +259,9 @@ impl Frugal {
     }
 
     async fn slot(&self, process: &Process, bucket: &str, (taken, given_back): (Bound, Bound)) {
-        let Some(mut grant) = self.counted(process, taken, granted(&process.client, bucket)).await else { return };
+        let Some(mut grant) = self.counted(process, taken, granted(&process.client, bucket)).await else {
+            return;
+        };
         let _ = self.counted(process, RENEWED, grant.renew()).await;
         let _ = self.counted(process, given_back, grant.release()).await;
     }
@@ -249,7 +271,8 @@ impl Frugal {
         let Some(grant) = granted(&self.rows.client, ROWS).await else { return };
         let (waits, heals) = (self.waits.clone(), self.heals.clone());
         let gave_back = self.universe.ledger(|ledger| ledger.gave_back(HEALS));
-        let (waits_before, heals_before, began) = (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
+        let (waits_before, heals_before, began) =
+            (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
         let (waits_units, heals_units) = (waits.dynamo.meter().total(), heals.dynamo.meter().total());
         let lasts = Duration::from_millis(self.rng.u64(1_000..=12_000));
         let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, sluice_sdk::LimitError>(()));
@@ -279,8 +302,8 @@ impl Frugal {
     }
 }
 
-/// Reads of a process in line whose turn is next, while nobody is served: a hundredth of the time that it has waited lies
-/// between two, from 5 to 50 ms, and pauses are random by a fifth.
+/// Reads of a process in line whose turn is next, while nobody is served: a hundredth of the time that it has
+/// waited lies between two, from 5 to 50 ms, and pauses are random by a fifth.
 fn looks(seconds: u64) -> u64 {
     let fastest = 100;
     let slower: u64 = (1..=seconds.min(5)).map(|second| 200 / (2 * second - 1)).sum();

@@ -90,7 +90,11 @@ impl Disturbances {
 }
 
 /// What a healthy request takes, as a fault where that is too long.
-pub(crate) fn latency(fault: Fault, is_write: bool, scale: impl Fn(Duration) -> Duration) -> Result<Fault, Drawn> {
+pub(crate) fn latency(
+    fault: Fault,
+    is_write: bool,
+    scale: impl Fn(Duration) -> Duration,
+) -> Result<Fault, Drawn> {
     let (fault, takes) = match fault {
         Fault::Delay(usual) => (Fault::Delay(scale(usual)), scale(usual)),
         Fault::DelayReply(usual) => (Fault::DelayReply(scale(usual)), scale(usual)),
@@ -108,7 +112,8 @@ fn throttled(call: Call<'_>, rng: &mut Rng) -> Fault {
         let code = ["ThrottlingError", "ProvisionedThroughputExceeded"][rng.usize(0..2)];
         let actions = keys_of(call).len().max(1);
         let at_fault = rng.usize(0..actions);
-        let codes: Vec<&str> = (0..actions).map(|action| if action == at_fault { code } else { "None" }).collect();
+        let codes: Vec<&str> =
+            (0..actions).map(|action| if action == at_fault { code } else { "None" }).collect();
         return Fault::cancelled(&codes);
     }
     if rng.bool() {
@@ -147,7 +152,8 @@ async fn throttling(universe: Arc<Universe>, mut rng: Rng) {
         sleep(Duration::from_millis(rng.u64(1_000..=20_000))).await;
         let throttled = Throttled::drawn(&universe, &mut rng);
         // Many are short, as of a partition that is split; the longest outlast every timeout.
-        let lasts = Duration::from_millis(if rng.bool() { rng.u64(1_000..=4_000) } else { rng.u64(4_000..=20_000) });
+        let lasts =
+            Duration::from_millis(if rng.bool() { rng.u64(1_000..=4_000) } else { rng.u64(4_000..=20_000) });
         universe.act("throttling begins", &format!("{throttled:?} for {lasts:?}"));
         universe.disturbances(|now| now.throttled = Some(throttled));
         sleep(lasts).await;
@@ -157,7 +163,8 @@ async fn throttling(universe: Arc<Universe>, mut rng: Rng) {
 
 /// A process stands still for a while, and its clocks go on.
 pub(crate) fn freezes(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
-    let lasts = Duration::from_millis(if rng.bool() { rng.u64(1_000..=6_000) } else { rng.u64(6_000..=60_000) });
+    let lasts =
+        Duration::from_millis(if rng.bool() { rng.u64(1_000..=6_000) } else { rng.u64(6_000..=60_000) });
     if stands_still(universe, process, lasts, None) {
         universe.act("a process is frozen", &format!("{} for {lasts:?}", process.name));
     }
@@ -165,7 +172,8 @@ pub(crate) fn freezes(universe: &Arc<Universe>, process: &Process, rng: &mut Rng
 
 /// A machine stands still for a while, and its clocks with it.
 pub(crate) fn snapshots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
-    let lasts = Duration::from_millis(if rng.bool() { rng.u64(500..=6_000) } else { rng.u64(6_000..=60_000) });
+    let lasts =
+        Duration::from_millis(if rng.bool() { rng.u64(500..=6_000) } else { rng.u64(6_000..=60_000) });
     let resumed = [Resumed::Set, Resumed::Unset, Resumed::Counted][rng.usize(0..3)];
     if stands_still(universe, process, lasts, Some(resumed)) {
         universe.act("a machine is stopped", &format!("{} for {lasts:?}, and {resumed:?}", process.name));
@@ -173,7 +181,12 @@ pub(crate) fn snapshots(universe: &Arc<Universe>, process: &Process, rng: &mut R
 }
 
 /// False where it stands already.
-fn stands_still(universe: &Arc<Universe>, process: &Process, lasts: Duration, resumed: Option<Resumed>) -> bool {
+fn stands_still(
+    universe: &Arc<Universe>,
+    process: &Process,
+    lasts: Duration,
+    resumed: Option<Resumed>,
+) -> bool {
     let now = universe.time();
     if process.ice.was_frozen_since(now) {
         return false;
@@ -189,15 +202,20 @@ fn stands_still(universe: &Arc<Universe>, process: &Process, lasts: Duration, re
         match resumed {
             None => universe.act("a process thaws", &process.name),
             Some(Resumed::Set) => universe.act("a machine is resumed, and its clock set", &process.name),
-            Some(Resumed::Unset) => universe.act("a machine is resumed, and neither clock tells", &process.name),
-            Some(Resumed::Counted) => universe.act("a machine is resumed, and its clock is behind", &process.name),
+            Some(Resumed::Unset) => {
+                universe.act("a machine is resumed, and neither clock tells", &process.name)
+            }
+            Some(Resumed::Counted) => {
+                universe.act("a machine is resumed, and its clock is behind", &process.name)
+            }
         }
         process.thaw(universe.time(), resumed.unwrap_or(Resumed::Set));
     });
     true
 }
 
-/// Someone sets the clock of a machine, whoever works there: not of those whose requests are counted, since each setting costs a read.
+/// Someone sets the clock of a machine, whoever works there: not of those whose requests are counted, since
+/// each setting costs a read.
 async fn set_clocks(universe: Arc<Universe>, mut rng: Rng) {
     while !universe.is_over() {
         sleep(Duration::from_millis(rng.u64(300..=10_000))).await;

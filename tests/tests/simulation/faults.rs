@@ -1,4 +1,5 @@
-//! What goes wrong on the way to DynamoDB, drawn from the seed: each kind by name, so that a run can say which of them it met.
+//! What goes wrong on the way to DynamoDB, drawn from the seed: each kind by name, so that a run can say
+//! which of them it met.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ pub(crate) struct Drawn {
     pub(crate) in_doubt: bool,
 }
 
-/// Every kind of fault of the network and of DynamoDB. A run over many seeds in which one never fired has failed.
+/// Every kind of fault of the network and of DynamoDB. A run over many seeds in which one never fired has
+/// failed.
 pub(crate) const KINDS: [&str; 21] = [
     "connection reset, request lost",
     "connection reset, reply lost",
@@ -43,7 +45,8 @@ pub(crate) const KINDS: [&str; 21] = [
 /// An action whose condition failed beside one in conflict. Counted where there was such an action.
 pub(crate) const CONFLICT_BESIDE_CONDITION: &str = "a conflict beside a failed condition";
 
-/// Draws a kind until one fits the request. `told` is called when an answer turns out to be one that can be altered.
+/// Draws a kind until one fits the request. `told` is called when an answer turns out to be one that can be
+/// altered.
 pub(crate) fn draw(rng: &mut Rng, call: Call<'_>, told: impl Fn() + Clone + Send + Sync + 'static) -> Drawn {
     loop {
         // It shows where a condition fails besides, which is rare enough.
@@ -57,7 +60,8 @@ pub(crate) fn draw(rng: &mut Rng, call: Call<'_>, told: impl Fn() + Clone + Send
             _ => make(name, rng, call),
         };
         if let Some(fault) = fault {
-            let is_write = !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
+            let is_write =
+                !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
             return Drawn { name, fault, in_doubt: is_write && leaves_doubt(name) };
         }
     }
@@ -79,11 +83,13 @@ fn leaves_doubt(name: &str) -> bool {
 
 fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
     let transaction = call.operation == Operation::TransactWriteItems;
-    let single_write = matches!(call.operation, Operation::PutItem | Operation::UpdateItem | Operation::DeleteItem);
+    let single_write =
+        matches!(call.operation, Operation::PutItem | Operation::UpdateItem | Operation::DeleteItem);
     Some(match name {
         "connection reset, request lost" => Fault::LoseRequest,
         "connection reset, reply lost" => Fault::LoseReply,
-        // A return of tokens is the one write that must not be repeated; its sender never does, and nothing on the way may.
+        // A return of tokens is the one write that must not be repeated; its sender never does, and nothing
+        // on the way may.
         "delivered twice" if transaction || (single_write && !is_give_back(call)) => Fault::Repeat,
         "delivered late" => Fault::Late(Duration::from_millis(rng.u64(1..=10_000))),
         // Up to beyond the second after which its sender gives up.
@@ -100,11 +106,15 @@ fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
             let codes = ["None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"];
             cancelled(rng, call, &codes)
         }
-        "validation error (cancellation)" if transaction && rng.u32(0..4) == 0 => {
-            cancelled(rng, call, &["None", "TransactionConflict", "ItemCollectionSizeLimitExceeded", "ValidationError"])
-        }
+        "validation error (cancellation)" if transaction && rng.u32(0..4) == 0 => cancelled(
+            rng,
+            call,
+            &["None", "TransactionConflict", "ItemCollectionSizeLimitExceeded", "ValidationError"],
+        ),
         "transaction in progress" if transaction => service("TransactionInProgressException", 400),
-        "ThrottlingException" | "ProvisionedThroughputExceededException" | "RequestLimitExceeded" => service(name, 400),
+        "ThrottlingException" | "ProvisionedThroughputExceededException" | "RequestLimitExceeded" => {
+            service(name, 400)
+        }
         "HTTP 500, not applied" => service("InternalServerError", 500),
         "HTTP 500, applied" => Fault::FailAfterwards,
         "HTTP 503" => service("ServiceUnavailable", 503),
@@ -116,8 +126,8 @@ fn service(exception: &str, status: u16) -> Fault {
     Fault::service(exception, status, json!({ "message": "injected" }))
 }
 
-/// One code for each action of the transaction; the last of `codes` is among them, and of several actions two differ where there
-/// are two codes that are no `None`.
+/// One code for each action of the transaction; the last of `codes` is among them, and of several actions two
+/// differ where there are two codes that are no `None`.
 fn cancelled(rng: &mut Rng, call: Call<'_>, codes: &[&'static str]) -> Fault {
     let request: serde_json::Value = serde_json::from_slice(call.body).unwrap_or_default();
     let actions = request["TransactItems"].as_array().map_or(1, Vec::len);

@@ -1,4 +1,5 @@
-//! Rows of others in the table, so many that a scan takes many pages: leases of a bucket that is not there, and what is no row of Sluice.
+//! Rows of others in the table, so many that a scan takes many pages: leases of a bucket that is not there,
+//! and what is no row of Sluice.
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use sluice_core::schema::{CALLER, COST, CREATED_AT, DIMENSION, KEY, TTL};
@@ -15,8 +16,9 @@ const AT_ONCE: usize = 25;
 const FAR_OFF_SECS: i64 = 100 * 24 * 60 * 60;
 
 fn keys() -> impl Iterator<Item = String> {
-    (0..FOREIGN_ROWS)
-        .map(|at| if at % 2 == 0 { format!("lease#foreign#concurrent#{at:04}") } else { format!("other#{at:04}") })
+    (0..FOREIGN_ROWS).map(|at| {
+        if at % 2 == 0 { format!("lease#foreign#concurrent#{at:04}") } else { format!("other#{at:04}") }
+    })
 }
 
 fn row(key: &str) -> PutRequest {
@@ -24,9 +26,12 @@ fn row(key: &str) -> PutRequest {
     let put = PutRequest::builder().item(KEY, text(key));
     let lease = |put: aws_sdk_dynamodb::types::builders::PutRequestBuilder| {
         let put = put.item(DIMENSION, text("foreign#concurrent")).item(COST, number("1".into()));
-        put.item(TTL, number(ends.to_string())).item(CREATED_AT, number("1".into())).item(CALLER, text("foreign"))
+        put.item(TTL, number(ends.to_string()))
+            .item(CREATED_AT, number("1".into()))
+            .item(CALLER, text("foreign"))
     };
-    let put = if key.starts_with("lease#") { lease(put) } else { put.item("what", AttributeValue::Bool(true)) };
+    let put =
+        if key.starts_with("lease#") { lease(put) } else { put.item("what", AttributeValue::Bool(true)) };
     put.build().unwrap()
 }
 
@@ -35,7 +40,8 @@ pub(crate) async fn found(universe: &Universe) {
     if universe.scenario.conditions.page.is_none() {
         return;
     }
-    let rows: Vec<WriteRequest> = keys().map(|key| WriteRequest::builder().put_request(row(&key)).build()).collect();
+    let rows: Vec<WriteRequest> =
+        keys().map(|key| WriteRequest::builder().put_request(row(&key)).build()).collect();
     for some in rows.chunks(AT_ONCE) {
         let write = universe.dynamo.dynamodb().batch_write_item().request_items(TABLE, some.to_vec());
         write.send().await.unwrap();

@@ -1,10 +1,11 @@
-//! Valid but wrong numbers in rows, written by hand while callers use them: an anchor hours ahead, more tokens than the capacity, levels far
-//! below zero, a pause of days, absurd counters, leases that say more than they took.
+//! Valid but wrong numbers in rows, written by hand while callers use them: an anchor hours ahead, more
+//! tokens than the capacity, levels far below zero, a pause of days, absurd counters, leases that say more
+//! than they took.
 //!
-//! Promised, and judged here: from the wrong write on a rate bucket holds its bound as if it had been made then; an anchor of the future
-//! is moved back by the first call that finds too little before it, once in the time in which the bucket fills; every call returns
-//! within its bound. What slots may come to, the ledger judges (`ledger/damage.rs`), and two sweeps running put it right, which the end
-//! of the run asks.
+//! Promised, and judged here: from the wrong write on a rate bucket holds its bound as if it had been made
+//! then; an anchor of the future is moved back by the first call that finds too little before it, once in the
+//! time in which the bucket fills; every call returns within its bound. What slots may come to, the ledger
+//! judges (`ledger/damage.rs`), and two sweeps running put it right, which the end of the run asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,8 @@ const FURTHEST_APART: Micros = 4_000_000;
 /// What a process has read of a bucket it goes by for a second, and a reply takes up to another.
 const UNREAD: Micros = 2_100_000;
 
-/// Counters: absurd, or negative where they only grow. Fewer tokens returned than were would let more of them come back, which is a bound
-/// that nobody promises.
+/// Counters: absurd, or negative where they only grow. Fewer tokens returned than were would let more of them
+/// come back, which is a bound that nobody promises.
 const COUNTERS: [(&str, &[&str]); 10] = [
     ("version", &["-7", "1000000000000"]),
     ("observed", &["-1000000", "1000000000"]),
@@ -70,14 +71,18 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let rate = Limit::rate(LimitType::Requests, capacity, refill, Cost::ONE).unwrap();
     let concurrent = Limit::concurrent(Amount::from_tokens(rng.i32(3..=5)), Cost::ONE).unwrap();
     for (name, limit) in [(tokens(), rate), (slots(), concurrent)] {
-        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
+        universe
+            .undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit))
+            .await
+            .unwrap();
     }
     let forger = universe.process("forger", Role::Vandal, |client| client);
     tasks.spawn(Forger { universe: Arc::clone(universe), process: forger, rng: rng.fork() }.live());
     for at in 0..2 {
         let leases = if at == 0 { Leases::Inline } else { Leases::Concurrent };
         let ttl = universe.scenario.lease_ttl;
-        let settings = |client: sluice_sdk::ClientBuilder| client.leases(leases).self_heal(false).lease_ttl(ttl);
+        let settings =
+            |client: sluice_sdk::ClientBuilder| client.leases(leases).self_heal(false).lease_ttl(ttl);
         let process = universe.process(&format!("frail-{at}"), Role::Customer, settings);
         process.set_clock_error(rng.i64(-universe.scenario.clock_error..=universe.scenario.clock_error));
         for _ in 0..2 {
@@ -102,7 +107,8 @@ impl Forger {
             match self.rng.u32(0..10) {
                 0 | 1 => {
                     let at = now + HOUR * Micros::from(self.rng.u32(1..=48));
-                    self.writes("wrong: an anchor of the future", &tokens(), "last_refill_at", seconds(at)).await;
+                    self.writes("wrong: an anchor of the future", &tokens(), "last_refill_at", seconds(at))
+                        .await;
                 }
                 2 => {
                     let much = self.rng.u32(7..=10_000).to_string();
@@ -129,11 +135,13 @@ impl Forger {
     }
 
     async fn updates(&self, key: &str, update: &str, names: &[(&str, &str)], value: Option<String>) {
-        let request = self.process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, crate::others::text(key));
-        let request = request.update_expression(update).condition_expression("attribute_exists(vendor_dimension)");
-        let request = names
-            .iter()
-            .fold(request, |request, (name, attribute)| request.expression_attribute_names(*name, *attribute));
+        let request =
+            self.process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, crate::others::text(key));
+        let request =
+            request.update_expression(update).condition_expression("attribute_exists(vendor_dimension)");
+        let request = names.iter().fold(request, |request, (name, attribute)| {
+            request.expression_attribute_names(*name, *attribute)
+        });
         let request = match value {
             Some(value) => request.expression_attribute_values(":value", number(value)),
             None => request,
@@ -168,10 +176,12 @@ impl Forger {
             let of_frail = ledger.leases().filter(|(_, lease)| lease.dimension == slots());
             of_frail.map(|(key, _)| key.clone()).collect()
         });
-        let inline: Vec<String> = self
-            .universe
-            .ledger(|ledger| ledger.bucket(&slots()).into_iter().flat_map(|row| row.inline.keys().cloned()).collect());
-        if let Some(key) = self.rng.choice(&leases).filter(|_| inline.is_empty() || self.universe.time() % 2 == 0) {
+        let inline: Vec<String> = self.universe.ledger(|ledger| {
+            ledger.bucket(&slots()).into_iter().flat_map(|row| row.inline.keys().cloned()).collect()
+        });
+        if let Some(key) =
+            self.rng.choice(&leases).filter(|_| inline.is_empty() || self.universe.time() % 2 == 0)
+        {
             self.writes("wrong: the cost of a lease row", key, "cost", says).await;
         } else if let Some(id) = self.rng.choice(&inline) {
             self.universe.act("wrong: the cost of an inline lease", &format!("{id} {says}"));
@@ -270,23 +280,27 @@ impl Caller {
         let _ = self.watch(Public::Slot(patience, Duration::ZERO)).on(run).await;
     }
 
-    /// Books tokens in the history, as taken since the last wrong number or before it; what the call and its bucket are called there.
+    /// Books tokens in the history, as taken since the last wrong number or before it; what the call and its
+    /// bucket are called there.
     fn granted(&self, bucket: &str, cost: i32, asked_at: Micros, start_at: i64) -> Option<(String, String)> {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let told = Told { at: start_at.into(), cost: Micros::from(cost) * 1_000_000, now, by: Teller::Grant };
         let (taken_at, life) = taken_at(&self.universe, &self.process, bucket, told, error)?;
-        let grip = Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
+        let grip =
+            Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
         let name = name_of_life(bucket, life);
         let need = Need::of(&name, cost);
-        let id = self.universe.record(|record| record.granted(&self.process.name, &need, now, grip, taken_at));
+        let id =
+            self.universe.record(|record| record.granted(&self.process.name, &need, now, grip, taken_at));
         if life > 0 {
             self.universe.count("judged: a call after a wrong number");
         }
         Some((id, name))
     }
 
-    /// A call that finds too little before an anchor of the future moves it back, once in the time in which the bucket fills up, unless
-    /// a request of its process met a fault. A repair that fails since others take keeps no call from its answer: the next one repairs.
+    /// A call that finds too little before an anchor of the future moves it back, once in the time in which
+    /// the bucket fills up, unless a request of its process met a fault. A repair that fails since others
+    /// take keeps no call from its answer: the next one repairs.
     fn is_repaired(&self, bucket: &str, asked_at: Micros) {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let (row, damaged_at) =
@@ -307,8 +321,9 @@ impl Caller {
         self.universe.count("judged: no anchor of the future stays");
         if row.anchor > now + FURTHEST_APART + 2 * error {
             let name = &self.process.name;
-            self.universe
-                .violated(format!("{bucket}: {name} asked at {asked_at}, and left its anchor as it was: {row:?}"));
+            self.universe.violated(format!(
+                "{bucket}: {name} asked at {asked_at}, and left its anchor as it was: {row:?}"
+            ));
         }
     }
 }

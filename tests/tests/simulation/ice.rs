@@ -1,8 +1,8 @@
-//! A process that stands still while others go on: its callers are not polled, what it sends leaves it only when it goes on, and what is
-//! answered meanwhile it finds then. Its clock goes on.
+//! A process that stands still while others go on: its callers are not polled, what it sends leaves it only
+//! when it goes on, and what is answered meanwhile it finds then. Its clock goes on.
 //!
-//! Tasks that the SDK spawns itself stand still where they send their next request, and only until its attempts end by their timeouts: to
-//! them it is as if the network were cut.
+//! Tasks that the SDK spawns itself stand still where they send their next request, and only until its
+//! attempts end by their timeouts: to them it is as if the network were cut.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};

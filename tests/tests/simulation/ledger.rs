@@ -1,5 +1,5 @@
-//! The ledger: it sees every write in the order in which the engine applied it, and says at once which of them no promise
-//! allows.
+//! The ledger: it sees every write in the order in which the engine applied it, and says at once which of
+//! them no promise allows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -83,7 +83,8 @@ pub(crate) struct Ledger {
     pub(crate) accounts: BTreeMap<(String, String), Account>,
     /// Slots lost (above zero) or minted by hand, or with a lease that DynamoDB's TTL deleted, by bucket.
     pub(crate) gaps: BTreeMap<String, Micros>,
-    /// What someone edited by hand of late: the bucket, when, and by how much what is neither free nor held grew.
+    /// What someone edited by hand of late: the bucket, when, and by how much what is neither free nor held
+    /// grew.
     edits: VecDeque<(String, Micros, Micros)>,
     /// Leases of each process that others gave back, and how many it had left to them.
     pub(crate) swept: BTreeMap<String, u64>,
@@ -167,7 +168,8 @@ impl Ledger {
         self.buckets.len() + self.leases.len()
     }
 
-    /// Takes in what one request of `writer` changed, at the true time `now` where clocks are wrong by `error` at most.
+    /// Takes in what one request of `writer` changed, at the true time `now` where clocks are wrong by
+    /// `error` at most.
     pub(crate) fn applied(
         &mut self,
         writer: Writer<'_>,
@@ -199,7 +201,10 @@ impl Ledger {
         // What takes slots shows in their leases.
         for (key, until, at, concurrent) in blocked {
             if matches!(writer, Writer::Process(_)) && (taking || !concurrent) {
-                return Err(format!("{key}: {} was granted at {at} what is blocked until {until}", writer.name()));
+                return Err(format!(
+                    "{key}: {} was granted at {at} what is blocked until {until}",
+                    writer.name()
+                ));
             }
         }
         for dimension in touched {
@@ -239,7 +244,10 @@ impl Ledger {
                 let mine = writer.name() == lease.caller && !is_reclaimed;
                 let (ends, caller) = (lease.ends, lease.caller.clone());
                 if !mine && ends > now {
-                    return Err(format!("{key} of {caller} was taken from it {} us before its end", ends - now));
+                    return Err(format!(
+                        "{key} of {caller} was taken from it {} us before its end",
+                        ends - now
+                    ));
                 }
                 let dimension = lease.dimension.clone();
                 self.damage.lease_gone(key, Kind::Row, is_reclaimed);
@@ -261,7 +269,8 @@ impl Ledger {
         Ok(change)
     }
 
-    /// A lease was given back since it had ended: for every clock, and a lease row by a process only if it had marked the table.
+    /// A lease was given back since it had ended: for every clock, and a lease row by a process only if it
+    /// had marked the table.
     fn reclaimed(
         &mut self,
         writer: Writer<'_>,
@@ -331,7 +340,10 @@ impl Ledger {
             }
             let most = before.line(after.anchor).min(before.capacity.max(after.capacity));
             if !after.concurrent && after.tokens > most + 2 {
-                return Err(format!("{key}: a change of its limits raised its level from {most} to {}", after.tokens));
+                return Err(format!(
+                    "{key}: a change of its limits raised its level from {most} to {}",
+                    after.tokens
+                ));
             }
             if !key.starts_with(SLOTTED) {
                 self.changed.push((self.name_in_history(key), after.clone()));

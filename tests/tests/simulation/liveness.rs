@@ -1,6 +1,7 @@
-//! Liveness: every public call returns within the longest time that `docs/semantics.md` states for it (*When DynamoDB is out*, the table),
-//! whatever its process meets: requests that hang, are throttled or trickle, writes that others are faster with. Of the two columns it
-//! is the longer one that holds. The time in which its process stands still does not count, nor that of the work under a slot.
+//! Liveness: every public call returns within the longest time that `docs/semantics.md` states for it (*When
+//! DynamoDB is out*, the table), whatever its process meets: requests that hang, are throttled or trickle,
+//! writes that others are faster with. Of the two columns it is the longer one that holds. The time in which
+//! its process stands still does not count, nor that of the work under a slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +99,8 @@ impl Public {
         }
     }
 
-    /// Whether it writes what carries an instant: it reads first where the time is not known. An acquire's bound has that in it.
+    /// Whether it writes what carries an instant: it reads first where the time is not known. An acquire's
+    /// bound has that in it.
     const fn needs_the_time(self) -> bool {
         !matches!(self, Self::Admit | Self::Slot(..))
     }
@@ -183,10 +185,11 @@ impl Stopwatch {
         }
     }
 
-    /// With the reads that tell the time, where its clock was set, or it had not heard from the table. An acquire whose process stood
-    /// still has its time again.
+    /// With the reads that tell the time, where its clock was set, or it had not heard from the table. An
+    /// acquire whose process stood still has its time again.
     fn bound(&self, stood_still: bool) -> Duration {
-        let stays_known = self.knew_the_time && !self.process.machine.moved_apart_since(self.began_at - UNKNOWN_FOR);
+        let stays_known =
+            self.knew_the_time && !self.process.machine.moved_apart_since(self.began_at - UNKNOWN_FOR);
         let reads = if stays_known || !self.call.needs_the_time() { 0 } else { CLOCK_READS };
         self.call.bound(self.process.client.longest_acquire() * if stood_still { 2 } else { 1 })
             + REQUEST * reads

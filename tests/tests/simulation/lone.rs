@@ -1,12 +1,15 @@
-//! The wait that a refusal tells is exact: a caller that is alone on its bucket, and comes back after it, is granted.
+//! The wait that a refusal tells is exact: a caller that is alone on its bucket, and comes back after it, is
+//! granted.
 //!
-//! One process asks for tokens of a bucket that nobody else asks for, until it is refused; it comes back after exactly the wait that it
-//! was told. Not judged is a wait before which a request of the process met a fault (the tokens may have been taken twice, as late as
-//! that), and counted apart one that is not over by the process's own time: replies corrected it backwards meanwhile, or its clock was set.
+//! One process asks for tokens of a bucket that nobody else asks for, until it is refused; it comes back
+//! after exactly the wait that it was told. Not judged is a wait before which a request of the process met a
+//! fault (the tokens may have been taken twice, as late as that), and counted apart one that is not over by
+//! the process's own time: replies corrected it backwards meanwhile, or its clock was set.
 //!
-//! While it waits it may ask for the same tokens together with others that are there. It is refused, and what it took of the others is
-//! back soon, unless a request of the process met a fault, time jumped, or its machine's clock was set or stood. Or it books a start and
-//! gives it up before it comes: what it booked is back as soon, under the same conditions.
+//! While it waits it may ask for the same tokens together with others that are there. It is refused, and what
+//! it took of the others is back soon, unless a request of the process met a fault, time jumped, or its
+//! machine's clock was set or stood. Or it books a start and gives it up before it comes: what it booked is
+//! back as soon, under the same conditions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,9 +71,13 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let refill = Rate::per(whole, Duration::from_millis(rng.u64(300..=8_000))).unwrap();
     let limit = Limit::rate(LimitType::Requests, whole, refill, Cost::ONE).unwrap();
     let (hundred, long) = (Amount::from_tokens(100), Duration::from_secs(100));
-    let enough = Limit::rate(LimitType::Tokens, hundred, Rate::per(hundred, long).unwrap(), Cost::ONE).unwrap();
+    let enough =
+        Limit::rate(LimitType::Tokens, hundred, Rate::per(hundred, long).unwrap(), Cost::ONE).unwrap();
     for (name, limit) in [(TOKENS, &limit), (OTHERS, &enough)] {
-        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(name).unwrap(), limit)).await.unwrap();
+        universe
+            .undisturbed(operator.client.ops().apply_limit(&Dimension::new(name).unwrap(), limit))
+            .await
+            .unwrap();
     }
     let process = universe.process("lone", Role::Customer, |client| client);
     let most = universe.scenario.clock_error;
@@ -179,8 +186,8 @@ impl Lone {
     ) -> Option<Micros> {
         sleep(BACK_SOON).await;
         let now = self.universe.time();
-        let has_changed =
-            self.process.machine.changed_since(asked_at - LATE) || self.universe.jumped_since(asked_at - LATE);
+        let has_changed = self.process.machine.changed_since(asked_at - LATE)
+            || self.universe.jumped_since(asked_at - LATE);
         if has_changed || self.process.tally.met_fault(asked_at - LATE, now) {
             return None;
         }
@@ -206,9 +213,14 @@ impl Lone {
         }
         let wait = Micros::try_from(told.wait().as_micros()).unwrap();
         let is_over = begins - told_at >= wait && !self.process.machine.changed_since(*asked_at);
-        self.universe.count(if is_over { JUDGED[0] } else { "a lone caller's time was corrected in its wait" });
+        self.universe.count(if is_over {
+            JUDGED[0]
+        } else {
+            "a lone caller's time was corrected in its wait"
+        });
         if is_over && !matches!(answer, Some(Outcome::Granted(_))) {
-            self.universe.violated(format!("lone was told to come back after {told:?}, did, and heard {answer:?}"));
+            self.universe
+                .violated(format!("lone was told to come back after {told:?}, did, and heard {answer:?}"));
         }
     }
 }

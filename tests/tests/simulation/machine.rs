@@ -1,5 +1,5 @@
-//! The machine of a process: a clock, which may be wrong by hours and be set, and a steady clock, which nobody sets. Both may stand while
-//! the machine does, as in a snapshot that is resumed later.
+//! The machine of a process: a clock, which may be wrong by hours and be set, and a steady clock, which
+//! nobody sets. Both may stand while the machine does, as in a snapshot that is resumed later.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,7 +18,8 @@ const A_DAY: i64 = 24 * 3_600 * 1_000_000;
 const A_SECOND: i64 = 1_000_000;
 const HOURS: i64 = 6 * 3_600 * 1_000_000;
 
-/// A write that was planned before the first reply after a resume may be sent so much later: the time of a request and its tries.
+/// A write that was planned before the first reply after a resume may be sent so much later: the time of a
+/// request and its tries.
 const UNNOTICED: i64 = 6_000_000;
 
 /// A process does not notice that its two clocks moved apart by so little.
@@ -136,13 +137,15 @@ impl Machine {
         state.stands_since.is_some() || state.changed_at.is_some_and(|changed| Micros::from(changed) >= at)
     }
 
-    /// Whether its process may have seen the two clocks move apart since `at`: a smaller step than a jump of clocks is noticed, too.
+    /// Whether its process may have seen the two clocks move apart since `at`: a smaller step than a jump of
+    /// clocks is noticed, too.
     pub(crate) fn moved_apart_since(&self, at: Micros) -> bool {
         let shifted_at = self.state().shifted_at;
         self.changed_since(at) || shifted_at.is_some_and(|shifted| Micros::from(shifted) >= at)
     }
 
-    /// By how much its process may be behind besides its error, before a reply has told it that its machine had stood.
+    /// By how much its process may be behind besides its error, before a reply has told it that its machine
+    /// had stood.
     pub(crate) fn behind(&self, now: Micros) -> Micros {
         let unnoticed = |(_, at): &(i64, i64)| now < Micros::from(*at + UNNOTICED);
         self.state().behind.filter(unnoticed).map_or(0, |(time, _)| time.into())

@@ -1,11 +1,12 @@
-//! The simulation: the real SDK and sweep over the real engine, in virtual time. One seed drives the workload, the faults and
-//! the clocks; a ledger that sees every write in order, and a checker that shares no code with either, judge what they do.
+//! The simulation: the real SDK and sweep over the real engine, in virtual time. One seed drives the
+//! workload, the faults and the clocks; a ledger that sees every write in order, and a checker that shares no
+//! code with either, judge what they do.
 //!
-//! `SLUICE_SIM_SEED=7 SLUICE_SIM_STEPS=1000 cargo test -p sluice-tests simulation -- --nocapture` replays one run.
-//! `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on, and `task simulate` runs until it is stopped;
-//! `SLUICE_SIM_MINUTES=60` begins no seed after that, and tells of all that fail;
-//! `SLUICE_SIM_HISTORY=folder` keeps their histories, for `sluice history`; `SLUICE_SIM_SHOWN=10000` shows so many of the last
-//! operations where a run fails.
+//! `SLUICE_SIM_SEED=7 SLUICE_SIM_STEPS=1000 cargo test -p sluice-tests simulation -- --nocapture` replays one
+//! run. `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on, and `task simulate` runs until it
+//! is stopped; `SLUICE_SIM_MINUTES=60` begins no seed after that, and tells of all that fail;
+//! `SLUICE_SIM_HISTORY=folder` keeps their histories, for `sluice history`; `SLUICE_SIM_SHOWN=10000` shows so
+//! many of the last operations where a run fails.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 // Figures for people.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -71,7 +72,11 @@ const TOLD_EVERY: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value:?} cannot be used: it must be a whole number")))
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={value:?} cannot be used: it must be a whole number")),
+    )
 }
 
 #[test]
@@ -82,14 +87,16 @@ fn simulation_keeps_every_promise() {
         println!("{:?}\n{} steps, those to the end among them", Scenario::of(seed, steps), ran.steps);
         return report(seed, steps, ran.verdict);
     }
-    let (first, seeds) = (variable("SLUICE_SIM_FIRST").unwrap_or(1), variable("SLUICE_SIM_SEEDS").unwrap_or(SEEDS));
+    let (first, seeds) =
+        (variable("SLUICE_SIM_FIRST").unwrap_or(1), variable("SLUICE_SIM_SEEDS").unwrap_or(SEEDS));
     assert!(seeds > 0, "SLUICE_SIM_SEEDS=0 would simulate nothing");
     let began = Instant::now();
     let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new(), Duration::ZERO)));
     let until = variable("SLUICE_SIM_MINUTES").map(|minutes| Duration::from_secs(minutes * 60));
     let failures = Mutex::new(Vec::new());
     // A run that is to last so long goes on after a failure, to tell of all of them.
-    let goes_on = || until.map_or_else(|| failures.lock().unwrap().is_empty(), |until| began.elapsed() < until);
+    let goes_on =
+        || until.map_or_else(|| failures.lock().unwrap().is_empty(), |until| began.elapsed() < until);
     println!("from seed {first} on");
     let work = || {
         while goes_on() {
@@ -280,15 +287,15 @@ fn report(seed: u64, steps: u64, verdict: Result<(), String>) {
 
 /// The command that runs a seed again.
 fn replay(seed: u64, steps: u64) -> String {
-    let without =
-        std::env::var("SLUICE_SIM_WITHOUT").map_or(String::new(), |kinds| format!("SLUICE_SIM_WITHOUT={kinds} "));
+    let without = std::env::var("SLUICE_SIM_WITHOUT")
+        .map_or(String::new(), |kinds| format!("SLUICE_SIM_WITHOUT={kinds} "));
     format!(
         "{without}SLUICE_SIM_SEED={seed} SLUICE_SIM_STEPS={steps} cargo test -p sluice-tests simulation -- --nocapture"
     )
 }
 
-/// Seeds that found something once, in the workload of their time; the tests that hold what they found are named where it was mended.
-/// A workload that changes makes other runs of them: each still has to pass.
+/// Seeds that found something once, in the workload of their time; the tests that hold what they found are
+/// named where it was mended. A workload that changes makes other runs of them: each still has to pass.
 const FOUND: [u64; 20] = [
     700_292,
     701_970,
@@ -320,12 +327,13 @@ fn simulation_replays_seeds_that_found_something() {
     }
 }
 
-/// Without this, a seed would not replay a run. What happens at one instant has no order: where a runtime is dropped with all that it
-/// runs, its tasks go in the order of ids that all runtimes of a program share.
+/// Without this, a seed would not replay a run. What happens at one instant has no order: where a runtime is
+/// dropped with all that it runs, its tasks go in the order of ids that all runtimes of a program share.
 #[test]
 fn simulation_of_one_seed_is_the_same_twice() {
     let in_order = |ran: &run::Ran| {
-        let mut events: Vec<_> = ran.history.iter().map(|event| (event.at_micros(), format!("{event:?}"))).collect();
+        let mut events: Vec<_> =
+            ran.history.iter().map(|event| (event.at_micros(), format!("{event:?}"))).collect();
         events.sort();
         events
     };

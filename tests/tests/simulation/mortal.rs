@@ -1,9 +1,11 @@
-//! Buckets that are removed in the middle of the run and made anew: with the limit that they had, with another, or as another type. Meanwhile
-//! callers hold grants of the one before, wait in line for it, carry its tickets, and settle.
+//! Buckets that are removed in the middle of the run and made anew: with the limit that they had, with
+//! another, or as another type. Meanwhile callers hold grants of the one before, wait in line for it, carry
+//! its tickets, and settle.
 //!
-//! Promised, and judged here: each life of a rate bucket holds its window bound by itself, from the moment on at which it was made (calls
-//! count for the life whose tokens they took, told by the write, and tickets for the life that they were booked in); a bucket is unknown for
-//! two seconds at most after it was made; every call returns within its bound. The rest is the ledger's (`ledger/births.rs`).
+//! Promised, and judged here: each life of a rate bucket holds its window bound by itself, from the moment on
+//! at which it was made (calls count for the life whose tokens they took, told by the write, and tickets for
+//! the life that they were booked in); a bucket is unknown for two seconds at most after it was made; every
+//! call returns within its bound. The rest is the ledger's (`ledger/births.rs`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -42,7 +44,10 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let mut rng = stream(universe.scenario.seed, "who is made anew");
     for name in names() {
         let limit = limit(&mut rng);
-        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
+        universe
+            .undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit))
+            .await
+            .unwrap();
     }
     let sexton = universe.process("sexton", Role::Operator, |client| client);
     tasks.spawn(removes_and_makes(Arc::clone(universe), sexton, rng.fork()));
@@ -92,7 +97,8 @@ async fn removes_and_makes(universe: Arc<Universe>, operator: Process, mut rng: 
         let limit = before.filter(|_| rng.u32(0..3) == 0).unwrap_or_else(|| limit(&mut rng));
         *before = Some(limit);
         universe.act("someone makes a bucket", &format!("{bucket} {limit:?}"));
-        while operator.client.ops().bucket(bucket).await.is_ok_and(|row| row.is_none()) && !universe.is_over() {
+        while operator.client.ops().bucket(bucket).await.is_ok_and(|row| row.is_none()) && !universe.is_over()
+        {
             if operator.client.ops().apply_limit(bucket, &limit).await.is_err() {
                 sleep(Duration::from_millis(200)).await;
             }
@@ -121,7 +127,8 @@ impl Caller {
     async fn live(mut self) {
         while !self.universe.is_over() {
             let [one, other] = names();
-            let (bucket, cost) = (if self.rng.bool() { one.clone() } else { other.clone() }, self.rng.i32(1..=2));
+            let (bucket, cost) =
+                (if self.rng.bool() { one.clone() } else { other.clone() }, self.rng.i32(1..=2));
             match self.rng.u32(0..12) {
                 0..=3 => self.acquire(&bucket, cost, None).await,
                 4..=6 => self.slot(&bucket, cost).await,
@@ -201,7 +208,9 @@ impl Caller {
         if self.rng.bool() {
             let slot = client.slot(request).timeout(patience).run(async |_| Ok::<_, LimitError>(()));
             let _ = self.watch(Public::Slot(patience, Duration::ZERO)).on(slot).await;
-        } else if let Ok(Outcome::Granted(grant)) = self.watch(Public::Acquire).on(client.acquire(request)).await {
+        } else if let Ok(Outcome::Granted(grant)) =
+            self.watch(Public::Acquire).on(client.acquire(request)).await
+        {
             sleep(WORK.mul_f64(self.rng.f64())).await;
             let _ = self.watch(Public::Release).on(grant.release()).await;
         }
@@ -233,7 +242,8 @@ impl Caller {
                 self.universe.count("a settle of a call of a bucket that is gone");
             }
         }
-        self.universe.ledger(|ledger| ledger.account(&self.process.name, bucket).settles((cost - used).max(0)));
+        self.universe
+            .ledger(|ledger| ledger.account(&self.process.name, bucket).settles((cost - used).max(0)));
         let used = Amount::from_micros(used.try_into().unwrap());
         let _ = self.watch(Public::Settle).on(grant.settle(bucket, used)).await;
     }
@@ -254,14 +264,22 @@ impl Caller {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let told = Told { at: start_at.into(), cost: Micros::from(cost) * 1_000_000, now, by: Teller::Grant };
         let (taken_at, life) = taken_at(&self.universe, &self.process, bucket, told, error)?;
-        let grip = Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
+        let grip =
+            Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
         let need = Need::of(&name_of_life(bucket, life), cost);
-        let id = self.universe.record(|record| record.granted(&self.process.name, &need, now, grip, taken_at));
+        let id =
+            self.universe.record(|record| record.granted(&self.process.name, &need, now, grip, taken_at));
         self.universe.count("judged: a call of a bucket that was made anew");
         Some((id, life))
     }
 
-    fn carries(&self, bucket: &str, cost: i32, (asked_at, life): (Micros, Option<(usize, bool)>), retry: &RetryIn) {
+    fn carries(
+        &self,
+        bucket: &str,
+        cost: i32,
+        (asked_at, life): (Micros, Option<(usize, bool)>),
+        retry: &RetryIn,
+    ) {
         let Some(ticket) = retry.ticket() else { return };
         if life.is_none() || self.life(bucket) != life {
             return;
@@ -278,7 +296,8 @@ impl Caller {
         let Some(carried) = self.queue.lock().unwrap().pop_front() else { return };
         let now = self.universe.time() + Micros::from(self.process.clock_error());
         let wait = (Micros::from(carried.ticket.start_at().micros()) - now).clamp(0, 6_000_000);
-        sleep(Duration::from_micros(wait.try_into().unwrap()) + Duration::from_millis(self.rng.u64(0..300))).await;
+        sleep(Duration::from_micros(wait.try_into().unwrap()) + Duration::from_millis(self.rng.u64(0..300)))
+            .await;
         let Carried { ticket, bucket, cost, asked_at, life } = &carried;
         let before = self.life(bucket).map(|(life, _)| life);
         if before != Some(*life) {
@@ -289,13 +308,22 @@ impl Caller {
             Ok(Redeemed::Granted(grant)) => {
                 let (now, start_at) = (self.universe.time(), grant.start_at().micros());
                 let (asked_at, need) = (*asked_at, Need::of(&name_of_life(bucket, *life), *cost));
-                let grip = Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: true, transacted: false };
+                let grip = Grip {
+                    asked_at,
+                    start_at,
+                    lease_ends: 0,
+                    booked: false,
+                    redeemed: true,
+                    transacted: false,
+                };
                 let name = &self.process.name;
                 let id = self.universe.record(|record| record.granted(name, &need, now, grip, asked_at));
                 let (bucket, cost, life) = (bucket.clone(), *cost, *life);
                 self.hold(&bucket, cost, Some((id, life)), grant).await;
             }
-            Ok(Redeemed::RetryIn(retry)) if retry.ticket().is_some() => self.queue.lock().unwrap().push_back(carried),
+            Ok(Redeemed::RetryIn(retry)) if retry.ticket().is_some() => {
+                self.queue.lock().unwrap().push_back(carried)
+            }
             _ => {}
         }
     }
@@ -325,7 +353,8 @@ impl Caller {
     }
 }
 
-/// When the tokens were taken that are there at a start which a caller of a process was told, and of which life of their bucket.
+/// When the tokens were taken that are there at a start which a caller of a process was told, and of which
+/// life of their bucket.
 pub(crate) fn taken_at(
     universe: &Universe,
     process: &Process,

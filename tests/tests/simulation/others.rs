@@ -1,4 +1,5 @@
-//! Everyone who is no caller: sweepers, an operator, clients in other languages, someone who spoils rows, and fate.
+//! Everyone who is no caller: sweepers, an operator, clients in other languages, someone who spoils rows, and
+//! fate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +35,11 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
         // A table that fails ends it, and so does the death of its process; the next one goes on.
         if rng.u32(0..4) == 0 {
             universe.act("sweeper dies", &process.name);
-            let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.ops().sweep(options)).await;
+            let _ =
+                timeout(Duration::from_millis(rng.u64(0..300)), process.client.ops().sweep(options)).await;
         } else {
-            let bound = Public::Sweep(options.budget.map_or_else(|| whole_sweep(&universe), SweepTime::Budget));
+            let bound =
+                Public::Sweep(options.budget.map_or_else(|| whole_sweep(&universe), SweepTime::Budget));
             let _ = Stopwatch::of(&universe, &process, bound).on(process.client.ops().sweep(options)).await;
         }
         if universe.scenario.clock_error > 0 {
@@ -80,7 +83,8 @@ fn other_limit(bucket: &BucketPlan, rng: &mut Rng) -> Limit {
     Limit::rate(bucket.limit.limit_type(), capacity, rate, Cost::ONE).unwrap()
 }
 
-/// A client in another language: reads a row, and writes it back on condition of its version. It counts in floats.
+/// A client in another language: reads a row, and writes it back on condition of its version. It counts in
+/// floats.
 pub(crate) async fn stranger(universe: Arc<Universe>, process: Process, mut rng: Rng) {
     let mut held: Option<(String, String)> = None;
     while !universe.is_over() {
@@ -222,7 +226,8 @@ pub(crate) async fn fate(
                 let process = rng.choice(&processes).unwrap();
                 let most = universe.scenario.clock_error;
                 process.set_clock_error(rng.i64(-most..=most));
-                universe.act("clock jumps", &format!("{} is off by {} us", process.name, process.clock_error()));
+                universe
+                    .act("clock jumps", &format!("{} is off by {} us", process.name, process.clock_error()));
             }
             2 if universe.scenario.upheaval && !universe.scenario.unswept => {
                 let by = Duration::from_millis(rng.u64(10..=5_000));

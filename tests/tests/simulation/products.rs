@@ -1,9 +1,11 @@
-//! Products that share buckets: each bucket has shares, some for background work, that are declared, changed and removed in the middle of the
-//! run. Callers name a share, one that the bucket lacks, or none; a client that knows of none takes of the rest.
+//! Products that share buckets: each bucket has shares, some for background work, that are declared, changed
+//! and removed in the middle of the run. Callers name a share, one that the bucket lacks, or none; a client
+//! that knows of none takes of the rest.
 //!
-//! Judged here and by the history: the window bound of the whole bucket and of each line; that a grant is of the line that it says, and a
-//! background borrower left a call more; that a refusal has a reason in the own line. In orderly runs (no faults, nobody who leaves a start
-//! behind, no debts) the history judges the guarantees too. The rest is the ledger's (`ledger/shares.rs`).
+//! Judged here and by the history: the window bound of the whole bucket and of each line; that a grant is of
+//! the line that it says, and a background borrower left a call more; that a refusal has a reason in the own
+//! line. In orderly runs (no faults, nobody who leaves a start behind, no debts) the history judges the
+//! guarantees too. The rest is the ledger's (`ledger/shares.rs`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -191,7 +193,8 @@ impl Product {
         let ahead = names();
         let ahead: Vec<&str> = ahead.iter().map(String::as_str).filter(|_| self.prefetches()).collect();
         let process = self.universe.process(name, Role::Customer, |client| {
-            let client = client.leases(leases).self_heal(false).lease_ttl(scenario.lease_ttl).prefetch(&ahead);
+            let client =
+                client.leases(leases).self_heal(false).lease_ttl(scenario.lease_ttl).prefetch(&ahead);
             client.share(share.clone()).note_use(false)
         });
         process.set_clock_error(rng.i64(-scenario.clock_error..=scenario.clock_error));

@@ -1,13 +1,13 @@
-//! The history of a run, as its callers saw it, in the format of `sluice stress`; judged by the checker that shares no code
-//! with the rest.
+//! The history of a run, as its callers saw it, in the format of `sluice stress`; judged by the checker that
+//! shares no code with the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sluice_core::{Limit, LimitType, USE_BY};
 use sluice_history::{
-    Checker, Ending, Event, Granted, Header, Kind, Paused, Refused, Released, Returned, Settled, Share, Writer,
-    pico_per_sec,
+    Checker, Ending, Event, Granted, Header, Kind, Paused, Refused, Released, Returned, Settled, Share,
+    Writer, pico_per_sec,
 };
 
 use crate::callers::Need;
@@ -15,7 +15,8 @@ use crate::ledger::{COMMON, LineRow, LinesRow, SHARED, SlotLines};
 use crate::row::{BucketRow, Micros};
 use crate::scenario::{START, Scenario};
 
-/// Where nothing goes wrong, a caller's tokens are taken or booked within this time, in microseconds: a round tries for a second.
+/// Where nothing goes wrong, a caller's tokens are taken or booked within this time, in microseconds: a round
+/// tries for a second.
 const REQUEST: i64 = 1_500_000;
 
 /// What happened so far.
@@ -48,7 +49,8 @@ pub(crate) struct Grip {
 }
 
 impl Grip {
-    /// The lease of a slot ends no earlier than this. It is renewed: whoever was frozen meanwhile may have lost it.
+    /// The lease of a slot ends no earlier than this. It is renewed: whoever was frozen meanwhile may have
+    /// lost it.
     pub(crate) fn slot_lease(asked_at: Micros, ttl: i64, clock_error: i64) -> i64 {
         micros(asked_at) + ttl - clock_error
     }
@@ -56,8 +58,10 @@ impl Grip {
 
 impl Record {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let events =
-            scenario.buckets.iter().map(|bucket| Event::Limit(limit(bucket.name(), &bucket.limit, START.micros())));
+        let events = scenario
+            .buckets
+            .iter()
+            .map(|bucket| Event::Limit(limit(bucket.name(), &bucket.limit, START.micros())));
         let concurrent = scenario.buckets.iter().filter(|bucket| bucket.is_concurrent());
         Self {
             clock_error: scenario.clock_error,
@@ -71,17 +75,25 @@ impl Record {
         }
     }
 
-    /// A caller has a grant in hand, at the true time `now`, of tokens that were taken at `taken_at` (before it asked, where it took over
-    /// a start that another left). Returns its name.
-    pub(crate) fn granted(&mut self, process: &str, need: &Need, now: Micros, grip: Grip, taken_at: Micros) -> String {
+    /// A caller has a grant in hand, at the true time `now`, of tokens that were taken at `taken_at` (before
+    /// it asked, where it took over a start that another left). Returns its name.
+    pub(crate) fn granted(
+        &mut self,
+        process: &str,
+        need: &Need,
+        now: Micros,
+        grip: Grip,
+        taken_at: Micros,
+    ) -> String {
         self.ids += 1;
         let id = format!("{process}/{}", self.ids);
         for (dimension, cost) in &need.parts {
             let mut granted = Granted::at(&id, process, dimension, i64::from(*cost) * 1_000_000, micros(now));
             let is_slot = self.concurrent.contains(dimension);
             let taken_at = if is_slot { grip.asked_at } else { taken_at.min(grip.asked_at) };
-            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more, and so does
-            // whoever takes it over; what was in stock by then was taken under the limit before.
+            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of
+            // any more, and so does whoever takes it over; what was in stock by then was taken under the
+            // limit before.
             let is_changed = self.changed_since(dimension, taken_at - self.stock_for);
             let asked_at = if is_changed { taken_at } else { grip.asked_at };
             granted.asked_at_micros = micros(asked_at);
@@ -89,13 +101,15 @@ impl Record {
             granted.booked = grip.booked;
             granted.ends_at_micros = is_slot.then_some(grip.lease_ends);
             let inexact = grip.transacted || need.parts.len() > 1 || is_changed;
-            granted.judged_from_micros = inexact.then_some(micros(asked_at - self.stock_for).min(grip.start_at));
+            granted.judged_from_micros =
+                inexact.then_some(micros(asked_at - self.stock_for).min(grip.start_at));
             self.events.push(Event::Granted(granted));
         }
         id
     }
 
-    /// The time that a request is on its way counts as an error of clocks; for takes it shows in their starts, for returns here.
+    /// The time that a request is on its way counts as an error of clocks; for takes it shows in their
+    /// starts, for returns here.
     pub(crate) fn return_sent(&mut self, process: &str, dimension: &str, at: Micros) {
         self.returns.entry((process.to_owned(), dimension.to_owned())).or_default().push(at);
     }
@@ -174,7 +188,8 @@ impl Record {
         let (from, rate) = (planned.min(applied), i64::try_from(rate).unwrap());
         let limit = sluice_history::Limit::new(dimension, Kind::Requests, micros(capacity), rate, from);
         self.events.push(Event::Limit(limit.by(applied.max(from)).with_shares(shares)));
-        // What a share that was removed had booked delays the common line, and what any had booked under a higher rate its own.
+        // What a share that was removed had booked delays the common line, and what any had booked under a
+        // higher rate its own.
         let paid_at = lines.values().map(|line| micros(line.row.reaches_zero())).max().unwrap_or(applied);
         let (dimension, to_micros) = (dimension.to_owned(), paid_at.max(applied) + self.clock_error);
         self.events.push(Event::Paused(Paused { dimension, from_micros: from, to_micros }));
@@ -185,10 +200,12 @@ impl Record {
         self.concurrent.push(dimension.to_owned());
     }
 
-    /// The rows of a bucket of slots have other capacities. While they change, what is held of a row that shrank counts for the whole.
+    /// The rows of a bucket of slots have other capacities. While they change, what is held of a row that
+    /// shrank counts for the whole.
     pub(crate) fn slot_lines_changed(&mut self, dimension: &str, lines: &SlotLines, now: Micros) {
         let shares = lines.shares.iter().map(|(name, capacity)| Share::new(name, micros(*capacity), 0));
-        let limit = sluice_history::Limit::new(dimension, Kind::Concurrent, micros(lines.whole), 0, micros(now));
+        let limit =
+            sluice_history::Limit::new(dimension, Kind::Concurrent, micros(lines.whole), 0, micros(now));
         self.events.push(Event::Limit(limit.with_shares(shares.collect())));
     }
 
@@ -212,7 +229,12 @@ impl Record {
     /// Tokens went back into a bucket.
     pub(crate) fn returned(&mut self, dimension: &str, amount: Micros, now: Micros) {
         let (dimension, amount_micros, from_micros) = (dimension.to_owned(), micros(amount), micros(now));
-        self.events.push(Event::Returned(Returned { dimension, amount_micros, from_micros, by_micros: None }));
+        self.events.push(Event::Returned(Returned {
+            dimension,
+            amount_micros,
+            from_micros,
+            by_micros: None,
+        }));
     }
 
     /// A caller that was willing to wait left, and may have left a start behind.
@@ -235,7 +257,8 @@ impl Record {
         self.events.push(Event::Limit(limit));
     }
 
-    /// A bucket has other limits, by a write that was planned at its anchor and applied at the true time `now`.
+    /// A bucket has other limits, by a write that was planned at its anchor and applied at the true time
+    /// `now`.
     pub(crate) fn limit_changed(&mut self, dimension: &str, bucket: &BucketRow, now: Micros) {
         if self.edited.contains(dimension) {
             return;
@@ -262,7 +285,11 @@ impl Record {
         checker.feed(Event::History(self.header()));
         self.events.iter().cloned().for_each(|event| checker.feed(event));
         let violations: Vec<String> = checker.finish().violations.iter().map(ToString::to_string).collect();
-        if violations.is_empty() { Ok(()) } else { Err(format!("the history: {}", violations.join("\nthe history: "))) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("the history: {}", violations.join("\nthe history: ")))
+        }
     }
 
     /// Starts are whole microseconds, rounded up each by itself.
@@ -303,13 +330,15 @@ fn micros(at: Micros) -> i64 {
     i64::try_from(at).unwrap()
 }
 
-/// Seeds 1002355 and 700292. One call in ten seconds; a second one is booked for the tenth, its caller leaves, the limit is halved,
-/// and then another takes that start over. A caller that had booked it after the change would be too early.
+/// Seeds 1002355 and 700292. One call in ten seconds; a second one is booked for the tenth, its caller
+/// leaves, the limit is halved, and then another takes that start over. A caller that had booked it after the
+/// change would be too early.
 #[test]
 fn a_start_that_is_taken_over_is_judged_by_the_limit_that_it_was_booked_under() {
     let mut scenario = Scenario::of(1, 1);
-    let rate =
-        |window| sluice_core::Rate::per(sluice_core::Amount::from_tokens(1), std::time::Duration::from_secs(window));
+    let rate = |window| {
+        sluice_core::Rate::per(sluice_core::Amount::from_tokens(1), std::time::Duration::from_secs(window))
+    };
     let limit = Limit::rate(
         LimitType::Requests,
         sluice_core::Amount::from_tokens(1),

@@ -1,4 +1,5 @@
-//! Rows as the engine's JSON has them, read without core's arithmetic: what is checked must not be what checks.
+//! Rows as the engine's JSON has them, read without core's arithmetic: what is checked must not be what
+//! checks.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +118,12 @@ impl BucketRow {
             observed: number(row, "observed", 6).unwrap_or(0),
             observed_version: number(row, "observed_version", 0).unwrap_or(0),
             admitted: number(row, "admitted", 6).unwrap_or(0),
-            inline: row["leases"]["M"].as_object().into_iter().flatten().filter_map(InlineRow::read).collect(),
+            inline: row["leases"]["M"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(InlineRow::read)
+                .collect(),
         })
     }
 
@@ -170,8 +176,7 @@ pub(crate) fn number(row: &Value, attribute: &str, decimals: usize) -> Option<i1
 
 #[test]
 fn numbers_are_read_exactly_and_rounded_down() {
-    let row =
-        serde_json::json!({ "a": { "N": "-0.0000015" }, "b": { "N": "46.5" }, "c": { "N": "1709550002.123456" } });
+    let row = serde_json::json!({ "a": { "N": "-0.0000015" }, "b": { "N": "46.5" }, "c": { "N": "1709550002.123456" } });
     assert_eq!(number(&row, "a", 6), Some(-2));
     assert_eq!(number(&row, "b", 6), Some(46_500_000));
     assert_eq!(number(&row, "c", 6), Some(1_709_550_002_123_456));

@@ -59,7 +59,13 @@ pub(crate) fn run(scenario: Scenario) -> Ran {
     let history = universe.record(|record| record.events().to_vec());
     let slowest = universe.ledger(|ledger| ledger.slowest_return());
     let slowest_return = Duration::from_micros(slowest.try_into().unwrap());
-    Ran { steps: universe.all_steps(), counts: universe.counts(), verdict: universe.verdict(), slowest_return, history }
+    Ran {
+        steps: universe.all_steps(),
+        counts: universe.counts(),
+        verdict: universe.verdict(),
+        slowest_return,
+        history,
+    }
 }
 
 fn virtual_time() -> Runtime {
@@ -173,7 +179,8 @@ impl Breeder {
         let rates = scenario.buckets.iter().filter(|bucket| !bucket.is_concurrent());
         let prefetched: Vec<&str> = rates.filter(|_| scenario.prefetches).map(BucketPlan::name).collect();
         let settings = |client: sluice_sdk::ClientBuilder| {
-            let client = client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched);
+            let client =
+                client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched);
             client.admission(admits.mode).staleness(admits.staleness)
         };
         let mut process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
@@ -202,7 +209,8 @@ impl Breeder {
     }
 }
 
-/// Nothing goes wrong any more, every holder is gone: what is left must add up, and two sweeps must leave nothing behind.
+/// Nothing goes wrong any more, every holder is gone: what is left must add up, and two sweeps must leave
+/// nothing behind.
 async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     universe.calm_down();
     count_refused_signatures(universe, processes);
@@ -239,7 +247,11 @@ async fn outlive(universe: &Universe, processes: &[Process]) {
             let slot = process.client.slot(bucket.name()).timeout(Duration::from_secs(5));
             let call = slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(()));
             if tokio::time::timeout(Duration::from_secs(60), call).await.is_err() {
-                universe.violated(format!("{} hangs on {} in its second runtime", process.name, bucket.name()));
+                universe.violated(format!(
+                    "{} hangs on {} in its second runtime",
+                    process.name,
+                    bucket.name()
+                ));
             }
         }
     }
@@ -252,14 +264,17 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
     for process in processes.iter().filter(|process| process.is_alive()) {
         let accounts = universe.ledger(|ledger| ledger.accounts.clone());
         for ((name, bucket), account) in accounts.iter().filter(|((name, _), _)| **name == *process.name) {
-            // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back. What was
-            // taken ahead of demand may have, too.
+            // Where time jumps, a start may be past before its call is given up, and its tokens have flowed
+            // back. What was taken ahead of demand may have, too.
             let stands_still = universe.scenario.upheaval || universe.scenario.conditions.stand_still();
             if !stands_still && !universe.scenario.prefetches {
                 universe.check(account.is_used_up(name, bucket));
             }
         }
-        let kept = process.tracker.as_ref().map_or(0, sluice_sdk::reservations::ReservationTracker::reservation_count);
+        let kept = process
+            .tracker
+            .as_ref()
+            .map_or(0, sluice_sdk::reservations::ReservationTracker::reservation_count);
         if kept > 0 {
             universe.violated(format!("the tracker of {} still holds {kept} grants", process.name));
         }
@@ -276,13 +291,15 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
     }
 }
 
-/// Whether a lease lasts until its holder renews or releases it, whatever the clocks say: with exact ones 2 s are enough. The clock
-/// of a holder that is behind ends its lease sooner, and that of a sweeper that is ahead takes it sooner, each by its error.
+/// Whether a lease lasts until its holder renews or releases it, whatever the clocks say: with exact ones 2 s
+/// are enough. The clock of a holder that is behind ends its lease sooner, and that of a sweeper that is
+/// ahead takes it sooner, each by its error.
 fn leases_outlast_their_calls(lease_ttl: Duration, clock_error: i64) -> bool {
     lease_ttl >= Duration::from_secs(2) + 2 * Duration::from_micros(clock_error.unsigned_abs())
 }
 
-/// Seeds 2000581 and 2000301: leases of 2 s by a clock that was 1.9 s behind had ended before they were due to be renewed.
+/// Seeds 2000581 and 2000301: leases of 2 s by a clock that was 1.9 s behind had ended before they were due
+/// to be renewed.
 #[test]
 fn a_lease_that_clocks_may_end_before_its_renewal_is_no_fault_of_its_process() {
     let two = Duration::from_secs(2);
@@ -294,7 +311,8 @@ fn a_lease_that_clocks_may_end_before_its_renewal_is_no_fault_of_its_process() {
 /// Each bucket is back at what its limits say, and no lease is left.
 async fn nothing_is_left(universe: &Universe) {
     let client: Client = universe.dynamo.client(crate::universe::TABLE);
-    let leases: Vec<String> = client.ops().leases().await.expect("leases").into_iter().map(|row| row.key).collect();
+    let leases: Vec<String> =
+        client.ops().leases().await.expect("leases").into_iter().map(|row| row.key).collect();
     if !leases.is_empty() {
         universe.violated(format!("after two sweeps there are still {}", leases.join(", ")));
     }

@@ -90,8 +90,8 @@ pub(crate) struct Scenario {
     pub(crate) ends_abruptly: bool,
     /// Nobody sweeps but the callers, holders crash, and someone always asks for all slots of each bucket.
     pub(crate) unswept: bool,
-    /// Every now and then nobody begins a call, for longer than a vendor may be silent; then everyone does at once. Nothing else is there
-    /// that keeps a process from knowing whether its vendor is down.
+    /// Every now and then nobody begins a call, for longer than a vendor may be silent; then everyone does at
+    /// once. Nothing else is there that keeps a process from knowing whether its vendor is down.
     pub(crate) lulls: bool,
     /// Longer than the seven days after which DynamoDB deletes the leases.
     pub(crate) abandoned_for_days: bool,
@@ -188,7 +188,8 @@ impl Scenario {
 }
 
 fn buckets(rng: &mut Rng) -> Vec<BucketPlan> {
-    let mut buckets = vec![rate(rng, "openai#rpm", LimitType::Requests, 1), slots(rng, "elevenlabs#concurrent")];
+    let mut buckets =
+        vec![rate(rng, "openai#rpm", LimitType::Requests, 1), slots(rng, "elevenlabs#concurrent")];
     if rng.bool() {
         buckets.push(rate(rng, "openai#tpm", LimitType::Tokens, 100));
     }
@@ -201,8 +202,8 @@ fn buckets(rng: &mut Rng) -> Vec<BucketPlan> {
     buckets
 }
 
-/// From a burst of one call to one of twenty, refilled within a moment to half a minute. Half of them are so small that starts must
-/// be booked, and that a token too many shows.
+/// From a burst of one call to one of twenty, refilled within a moment to half a minute. Half of them are so
+/// small that starts must be booked, and that a token too many shows.
 fn rate(rng: &mut Rng, name: &str, limit_type: LimitType, unit: i32) -> BucketPlan {
     let capacity = if rng.bool() { rng.i32(1..=3) } else { rng.i32(4..=20) } * unit;
     let whole = Amount::from_tokens(capacity);

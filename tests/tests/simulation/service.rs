@@ -1,15 +1,18 @@
-//! Service: whoever asks within its part of a limit, and waits as it is told, gets at least 90 % of what it asks for.
+//! Service: whoever asks within its part of a limit, and waits as it is told, gets at least 90 % of what it
+//! asks for.
 //!
-//! Customers share two buckets with nobody else: tokens, which they ask for by `acquire` and come back for exactly after the wait that they
-//! were told, and slots, which they wait for in a `slot`. Together they ask for four fifths of the tokens, or for as many slots as leave a
-//! third of the time. What is asked for counts as served where it is had within `PATIENCE` of the moment at which it was due.
+//! Customers share two buckets with nobody else: tokens, which they ask for by `acquire` and come back for
+//! exactly after the wait that they were told, and slots, which they wait for in a `slot`. Together they ask
+//! for four fifths of the tokens, or for as many slots as leave a third of the time. What is asked for counts
+//! as served where it is had within `PATIENCE` of the moment at which it was due.
 //!
-//! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
-//! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
-//! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. A call for tokens that is overdue before it is asked for (by a second after faults, else by `PATIENCE`) is
-//! not made, and counts as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes
-//! met, no clock that is wrong or set.
+//! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the
+//! same process met, and waits for slots while a lease that nobody uses holds one: its take was delivered
+//! after its caller had gone, or its release met faults; and waits for tokens in which nine tenths of what
+//! flowed back was taken: by takes whose replies were lost and that took twice, or by those who came back
+//! from an outage. A call for tokens that is overdue before it is asked for (by a second after faults, else
+//! by `PATIENCE`) is not made, and counts as excused: the call before took so long, which counts by itself.
+//! Nothing else is excused: not what other processes met, no clock that is wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,7 +37,8 @@ const SLOTS: &str = "customer#concurrent";
 /// What is had so long after it was due was had in time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What fell due so long ago, while requests met faults, is not asked for: all of it together would be more than flows back.
+/// What fell due so long ago, while requests met faults, is not asked for: all of it together would be more
+/// than flows back.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// A fault excuses what is due or asked for so long after it.
@@ -74,9 +78,10 @@ struct Demand {
 impl Demand {
     fn drawn(universe: &Universe, customers: u32, rng: &mut Rng) -> Self {
         let (capacity, per_second) = (rng.u32(1..=5), rng.u32(2..=12));
-        // Who is slower than a bucket fills up is overtaken by those who are not. Twice what flows back during the slowest requests is
-        // enough (docs/semantics.md, *What cannot be promised*).
-        let meanwhile = universe.scenario.conditions.longest(2).mul_f64(per_second.into()).as_secs_f64().ceil();
+        // Who is slower than a bucket fills up is overtaken by those who are not. Twice what flows back
+        // during the slowest requests is enough (docs/semantics.md, *What cannot be promised*).
+        let meanwhile =
+            universe.scenario.conditions.longest(2).mul_f64(per_second.into()).as_secs_f64().ceil();
         let capacity = capacity.max(meanwhile as u32);
         let whole = Amount::from_tokens(capacity.try_into().unwrap());
         let refill = Rate::per(whole, Duration::from_secs(capacity.into()) / per_second).unwrap();
@@ -114,8 +119,10 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let shared = rng.bool().then(|| process(universe, "customer-shared", &mut rng));
     let processes = Arc::new(Mutex::new(Vec::new()));
     for at in 0..customers {
-        let process =
-            shared.clone().filter(|_| at < 2).unwrap_or_else(|| process(universe, &format!("customer-{at}"), &mut rng));
+        let process = shared
+            .clone()
+            .filter(|_| at < 2)
+            .unwrap_or_else(|| process(universe, &format!("customer-{at}"), &mut rng));
         processes.lock().unwrap().push(process.clone());
         let customer = |rng: Rng| Customer {
             universe: Arc::clone(universe),
@@ -133,8 +140,8 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
 fn process(universe: &Arc<Universe>, name: &str, rng: &mut Rng) -> Process {
     let leases = if rng.bool() { Leases::Inline } else { Leases::Concurrent };
     // No holder of theirs crashes.
-    let process =
-        universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(false).lease_ttl(LEASE));
+    let process = universe
+        .process(name, Role::Customer, |client| client.leases(leases).self_heal(false).lease_ttl(LEASE));
     let most = universe.scenario.clock_error;
     process.set_clock_error(rng.i64(-most..=most));
     process
@@ -158,7 +165,8 @@ impl Customer {
             let is_old = due.elapsed() > OVERDUE
                 && self.process.tally.met_fault(self.time_at(due) - AFTER, self.universe.time());
             if is_old || due.elapsed() > PATIENCE {
-                // The call before took so long, which counts by itself: nobody asks for what is no use any more.
+                // The call before took so long, which counts by itself: nobody asks for what is no use any
+                // more.
                 self.served.excused += 1;
                 due += self.demand.every.mul_f64(0.5 + self.rng.f64());
                 continue;
@@ -183,7 +191,9 @@ impl Customer {
                     drop(grant.release().await);
                     return true;
                 }
-                Ok(Outcome::RetryIn(retry)) if Instant::now() + retry.wait() <= until => sleep(retry.wait()).await,
+                Ok(Outcome::RetryIn(retry)) if Instant::now() + retry.wait() <= until => {
+                    sleep(retry.wait()).await
+                }
                 Ok(Outcome::RetryIn(_)) => return false,
                 Err(_) if Instant::now() < until => sleep(Duration::from_millis(100)).await,
                 Err(_) => return false,
@@ -191,7 +201,8 @@ impl Customer {
         }
     }
 
-    /// Whether others took nearly all that flowed back since then, or for as long as this customer is patient.
+    /// Whether others took nearly all that flowed back since then, or for as long as this customer is
+    /// patient.
     fn was_used_up(&self, due: Instant) -> bool {
         let long = due.elapsed().max(PATIENCE);
         // Where all stand still, nobody takes anything, and no more flows back than the bucket holds.
@@ -242,7 +253,9 @@ impl Customer {
     }
 
     fn counts(&mut self, since: Micros, due: Instant, is_served: bool, is_excused: bool) {
-        if is_excused || self.process.tally.met_fault(since.min(self.time_at(due)) - AFTER, self.universe.time()) {
+        if is_excused
+            || self.process.tally.met_fault(since.min(self.time_at(due)) - AFTER, self.universe.time())
+        {
             self.served.excused += 1;
             return;
         }

@@ -1,9 +1,11 @@
-//! Products that share slots: each share has a row of its own. Operators declare, change and remove shares and limits in the middle of the
-//! run, also two at a time, and some are cut off between two steps. Callers name a share, one that the bucket lacks, or none; some crash.
+//! Products that share slots: each share has a row of its own. Operators declare, change and remove shares
+//! and limits in the middle of the run, also two at a time, and some are cut off between two steps. Callers
+//! name a share, one that the bucket lacks, or none; some crash.
 //!
-//! Judged here and by the history: no line grants more than it has; that a grant is of the line that it says; in runs whose shares stay and
-//! where nothing goes wrong, whoever waits for a slot of his share has it in time. At the end an operator comes to its end, and each share
-//! has all of its slots at once. The rest is the ledger's (`ledger/slot_rows.rs`).
+//! Judged here and by the history: no line grants more than it has; that a grant is of the line that it says;
+//! in runs whose shares stay and where nothing goes wrong, whoever waits for a slot of his share has it in
+//! time. At the end an operator comes to its end, and each share has all of its slots at once. The rest is
+//! the ledger's (`ledger/slot_rows.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +47,8 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     universe.count("slots have shares");
     let scenario = &universe.scenario;
     let mut rng = stream(scenario.seed, "who has shares of slots");
-    let is_orderly = scenario.is_undisturbed() && !scenario.upheaval && !scenario.ends_abruptly && rng.u32(0..3) > 0;
+    let is_orderly =
+        scenario.is_undisturbed() && !scenario.upheaval && !scenario.ends_abruptly && rng.u32(0..3) > 0;
     for name in names() {
         let split = split(&mut rng);
         declare(universe, operator, &name, split.whole());
@@ -167,7 +170,8 @@ impl Product {
     }
 }
 
-/// Every holder is gone. Whatever was left behind, an operator comes to its end, and each share has what it is promised.
+/// Every holder is gone. Whatever was left behind, an operator comes to its end, and each share has what it
+/// is promised.
 pub(crate) async fn ends(universe: &Arc<Universe>) {
     if !have_shares(universe) || universe.verdict().is_err() {
         return;
@@ -185,8 +189,9 @@ pub(crate) async fn ends(universe: &Arc<Universe>) {
         }
         let bucket = ops.bucket(&dimension).await.unwrap().unwrap();
         if !ops.has_split(&bucket, &split).await.unwrap() {
-            universe
-                .violated(format!("{name}: an operator came to its end, and it is not as it was declared: {bucket:?}"));
+            universe.violated(format!(
+                "{name}: an operator came to its end, and it is not as it was declared: {bucket:?}"
+            ));
         }
         universe.count("judged: an operator of slots comes to its end");
         universe.check(each_share_has_its_slots(&asks.client, &name, &split).await);

@@ -23,13 +23,16 @@ const WRITES: u64 = 4;
 /// Writes for a bucket: its recount, a correction, its load row.
 const WRITES_OF_A_BUCKET: u64 = 4;
 
-/// Units for a lease that is given back: two rows of a transaction, and once more where another writer was in the way.
+/// Units for a lease that is given back: two rows of a transaction, and once more where another writer was in
+/// the way.
 const WRITES_OF_A_LEASE: u64 = 8;
 
 /// Sweeps until nothing may be left to do.
 pub(crate) async fn last(universe: &Arc<Universe>) {
-    let lost = universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0) || ledger.has_wrong_leases());
-    // A loss that no lease tells of is noted by one sweep and put right by the next, once both know the bucket.
+    let lost =
+        universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0) || ledger.has_wrong_leases());
+    // A loss that no lease tells of is noted by one sweep and put right by the next, once both know the
+    // bucket.
     let sweeps = if lost { 4 } else { 2 };
     let sweeper = universe.process(LAST, Role::Sweeper, |client| client);
     for _ in 0..sweeps {
@@ -47,16 +50,22 @@ pub(crate) async fn last(universe: &Arc<Universe>) {
     }
 }
 
-/// Rows are small: the table is a few pages, each read once, and a concurrency bucket and its load row are read once more.
+/// Rows are small: the table is a few pages, each read once, and a concurrency bucket and its load row are
+/// read once more.
 fn judge(universe: &Universe, report: &SweepReport, (reads, writes): (f64, u64)) {
     let (buckets, pages) = (report.loads.len().max(report.recounted), universe.scenario.conditions.pages());
     let most_reads = READS + f64::from(pages) + 4.0 * buckets as f64 + report.rows_scanned as f64 / 4.0;
     let leases = report.expired as u64;
-    // Where slots were minted before, not all have room: the transaction fails, and is sent again in halves, down to single leases.
-    let halvings = if report.already_capped > 0 { u64::from((leases + 1).next_power_of_two().ilog2()) } else { 0 };
-    let most_writes = WRITES + WRITES_OF_A_BUCKET * buckets as u64 + (WRITES_OF_A_LEASE + 4 * halvings) * leases;
+    // Where slots were minted before, not all have room: the transaction fails, and is sent again in halves,
+    // down to single leases.
+    let halvings =
+        if report.already_capped > 0 { u64::from((leases + 1).next_power_of_two().ilog2()) } else { 0 };
+    let most_writes =
+        WRITES + WRITES_OF_A_BUCKET * buckets as u64 + (WRITES_OF_A_LEASE + 4 * halvings) * leases;
     universe.count(JUDGED);
     if reads > most_reads || writes > most_writes {
-        universe.violated(format!("a sweep of a quiet table cost {reads} read and {writes} write units: {report:?}"));
+        universe.violated(format!(
+            "a sweep of a quiet table cost {reads} read and {writes} write units: {report:?}"
+        ));
     }
 }

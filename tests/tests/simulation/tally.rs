@@ -44,7 +44,8 @@ impl Tally {
 }
 
 impl Sent {
-    /// What was sent since, by operation, and how many requests met a fault since then or since `doubted_at`, if that is earlier.
+    /// What was sent since, by operation, and how many requests met a fault since then or since `doubted_at`,
+    /// if that is earlier.
     pub(crate) fn since(&self, before: &Self, doubted_at: Micros) -> (BTreeMap<Operation, u64>, usize) {
         let less = |(operation, count): (&Operation, &u64)| {
             let was = before.by_operation.get(operation).copied().unwrap_or(0);

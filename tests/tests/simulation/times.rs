@@ -1,8 +1,9 @@
-//! Time: whoever was just granted by the table knows the time, to within what `docs/semantics.md` promises (*Clocks*), whatever its machine
-//! shows.
+//! Time: whoever was just granted by the table knows the time, to within what `docs/semantics.md` promises
+//! (*Clocks*), whatever its machine shows.
 //!
-//! Excused is a process whose machine stood, or whose clock was set, between its asking and its answer: what it wrote by may be older. So is
-//! one whose call may have been paid by a lot from before that: no request told it the time since.
+//! Excused is a process whose machine stood, or whose clock was set, between its asking and its answer: what
+//! it wrote by may be older. So is one whose call may have been paid by a lot from before that: no request
+//! told it the time since.
 
 use sluice_core::USE_BY;
 

@@ -129,7 +129,8 @@ impl Universe {
         let faults = Faults::default();
         let (ice, tally, machine) = (Ice::default(), Tally::default(), self.machine(&name, role));
         let sent = tally.clone();
-        let (universe, who, lives, held) = (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive), ice.clone());
+        let (universe, who, lives, held) =
+            (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive), ice.clone());
         faults.draw(move |call| match lives.load(Ordering::SeqCst) {
             true => universe.meet((&who, role), call, (&held, &sent)),
             false => Some(Fault::Hang),
@@ -146,13 +147,16 @@ impl Universe {
         let clock = clock.steady_by(move || steady.steady(time.now().micros()));
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
-        let settings =
-            settings(Client::builder(TABLE).renew_leases(false)).caller(&*name).clock(clock.clone()).lease_ids(ids);
+        let settings = settings(Client::builder(TABLE).renew_leases(false))
+            .caller(&*name)
+            .clock(clock.clone())
+            .lease_ids(ids);
         let client = settings.dynamodb(dynamo.dynamodb_on(clock));
         Process { name, client, dynamo, machine, alive, ice, tally, tracker: None }
     }
 
-    /// The machine of a process, its clock as wrong as the seed has it. Strangers and vandals go by the true time.
+    /// The machine of a process, its clock as wrong as the seed has it. Strangers and vandals go by the true
+    /// time.
     fn machine(&self, name: &Arc<str>, role: Role) -> Machine {
         let machine = Machine::default();
         if self.scenario.conditions.wrong_clocks && !matches!(role, Role::Stranger | Role::Vandal) {

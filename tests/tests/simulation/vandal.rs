@@ -29,8 +29,8 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
                 of_workload.map(|(key, _)| key.clone()).collect()
             });
             let buckets = universe.scenario.buckets.iter();
-            let buckets =
-                buckets.flat_map(|bucket| [bucket.name().to_owned(), format!("{LOAD_PREFIX}{}", bucket.name())]);
+            let buckets = buckets
+                .flat_map(|bucket| [bucket.name().to_owned(), format!("{LOAD_PREFIX}{}", bucket.name())]);
             let keys: Vec<String> = leases.into_iter().chain(buckets).chain([HEAL_KEY.to_owned()]).collect();
             rng.choice(&keys).cloned().unwrap()
         };
@@ -88,10 +88,14 @@ const SPOILABLE: [&str; 42] = [
 /// Puts a value where it makes no sense, past the ledger.
 async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut Rng) {
     let Ok(Some(row)) = process.dynamo.row(TABLE, key) else { return };
-    let spoilable: Vec<&'static str> = SPOILABLE.into_iter().filter(|name| row.get(*name).is_some()).collect();
+    let spoilable: Vec<&'static str> =
+        SPOILABLE.into_iter().filter(|name| row.get(*name).is_some()).collect();
     let Some(&attribute) = rng.choice(&spoilable) else { return };
-    let is = [serde_json::json!({ "S": "NaN" }), serde_json::json!({ "BOOL": true }), serde_json::json!({ "L": [] })]
-        [rng.usize(0..3)]
+    let is = [
+        serde_json::json!({ "S": "NaN" }),
+        serde_json::json!({ "BOOL": true }),
+        serde_json::json!({ "L": [] }),
+    ][rng.usize(0..3)]
     .clone();
     let act = if key.starts_with(LOAD_PREFIX) { "load row spoiled" } else { "row spoiled" };
     universe.act(act, &format!("{key} {attribute}"));
@@ -118,13 +122,15 @@ pub(crate) async fn mend_all(universe: &Arc<Universe>) {
 async fn set(universe: &Arc<Universe>, key: &str, attribute: &'static str, value: AttributeValue) {
     let past_everyone = universe.dynamo.dynamodb();
     let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key));
-    let request = request.update_expression("SET #name = :value").expression_attribute_names("#name", attribute);
+    let request =
+        request.update_expression("SET #name = :value").expression_attribute_names("#name", attribute);
     let request = request.condition_expression("attribute_exists(vendor_dimension)");
     let _ = request.expression_attribute_values(":value", value).send().await;
 }
 
 async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
-    let slots: Vec<&BucketPlan> = universe.scenario.buckets.iter().filter(|bucket| bucket.is_concurrent()).collect();
+    let slots: Vec<&BucketPlan> =
+        universe.scenario.buckets.iter().filter(|bucket| bucket.is_concurrent()).collect();
     let Some(bucket) = rng.choice(&slots) else { return };
     let by = if rng.bool() { "1" } else { "-1" };
     universe.act("slot edited by hand", &format!("{} {by}", bucket.name()));
@@ -140,9 +146,9 @@ fn attribute_value(json: &Value) -> AttributeValue {
         Some((kind, Value::String(value))) if kind == "N" => AttributeValue::N(value.clone()),
         Some((kind, Value::String(value))) if kind == "S" => AttributeValue::S(value.clone()),
         Some((kind, _)) if kind == "L" => AttributeValue::L(Vec::new()),
-        Some((kind, Value::Object(map))) if kind == "M" => {
-            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), attribute_value(value))).collect())
-        }
+        Some((kind, Value::Object(map))) if kind == "M" => AttributeValue::M(
+            map.iter().map(|(name, value)| (name.clone(), attribute_value(value))).collect(),
+        ),
         _ => AttributeValue::Bool(true),
     }
 }

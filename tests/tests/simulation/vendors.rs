@@ -1,5 +1,5 @@
-//! The vendors of the simulation: each counts the calls that start, with a limit of its own that is lower at times, and says in
-//! its replies what is left.
+//! The vendors of the simulation: each counts the calls that start, with a limit of its own that is lower at
+//! times, and says in its replies what is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,13 +45,22 @@ impl Vendors {
             let capacity = Micros::from(bucket.limit.capacity().micros());
             let rate = sluice_history::pico_per_sec(&bucket.limit.refill_rate().to_string()).unwrap().into();
             let (full_capacity, full_rate) = (capacity, rate);
-            (bucket.name().to_owned(), Quota { full_capacity, full_rate, capacity, rate, level: capacity, at: 0 })
+            (
+                bucket.name().to_owned(),
+                Quota { full_capacity, full_rate, capacity, rate, level: capacity, at: 0 },
+            )
         };
         Self(rates.map(quota).collect())
     }
 
     /// A call that uses so many millionths arrives.
-    pub(crate) fn call(&mut self, bucket: &str, used: Micros, now: Micros, rng: &mut Rng) -> Option<VendorReply> {
+    pub(crate) fn call(
+        &mut self,
+        bucket: &str,
+        used: Micros,
+        now: Micros,
+        rng: &mut Rng,
+    ) -> Option<VendorReply> {
         let quota = self.0.get_mut(bucket)?;
         quota.refill(now);
         let lacks = used - quota.level;
@@ -61,8 +70,12 @@ impl Vendors {
         }
         let whole = quota.level.max(0) / 1_000_000;
         Some(
-            VendorReply { headers: headers(bucket, quota, whole, rng), left: Some(whole * 1_000_000), refused_for }
-                .or_silent(rng),
+            VendorReply {
+                headers: headers(bucket, quota, whole, rng),
+                left: Some(whole * 1_000_000),
+                refused_for,
+            }
+            .or_silent(rng),
         )
     }
 

@@ -1,8 +1,9 @@
-//! Waiting: whoever waits in line keeps its place until its own deadline. Conflicts, throttling, lost replies and an outage delay it.
+//! Waiting: whoever waits in line keeps its place until its own deadline. Conflicts, throttling, lost replies
+//! and an outage delay it.
 //!
-//! A slot that ends before its deadline without a start must have heard what time does not mend, or an exact wait that ends later. Excused:
-//! an outage where the process answers it by itself (`SLUICE_ON_UNAVAILABLE`). What is near the deadline is not judged, since a look that would
-//! come after it is not made.
+//! A slot that ends before its deadline without a start must have heard what time does not mend, or an exact
+//! wait that ends later. Excused: an outage where the process answers it by itself (`SLUICE_ON_UNAVAILABLE`).
+//! What is near the deadline is not judged, since a look that would come after it is not made.
 
 use std::time::Duration;
 
@@ -45,19 +46,27 @@ impl Wait {
         universe.count(JUDGED);
         let why = match error {
             // The process's own share may be used up.
-            LimitError::Refused(retry) if answers_alone && retry.reason() == RetryReason::NoFreeSlot => return,
+            LimitError::Refused(retry) if answers_alone && retry.reason() == RetryReason::NoFreeSlot => {
+                return;
+            }
             LimitError::Refused(retry)
                 if !matches!(retry.reason(), RetryReason::Exhausted | RetryReason::CoolingDown) =>
             {
                 retry.reason().as_str().to_owned()
             }
-            LimitError::Acquire(AcquireError::Store(error @ StoreError::Contended { .. })) => error.to_string(),
-            LimitError::Acquire(AcquireError::Store(error @ StoreError::Unavailable { .. })) if !answers_alone => {
+            LimitError::Acquire(AcquireError::Store(error @ StoreError::Contended { .. })) => {
+                error.to_string()
+            }
+            LimitError::Acquire(AcquireError::Store(error @ StoreError::Unavailable { .. }))
+                if !answers_alone =>
+            {
                 error.to_string()
             }
             _ => return,
         };
         let (name, patience) = (&process.name, self.patience);
-        universe.violated(format!("{name} waited in line for {patience:?}, and was sent away after {waited:?}: {why}"));
+        universe.violated(format!(
+            "{name} waited in line for {patience:?}, and was sent away after {waited:?}: {why}"
+        ));
     }
 }

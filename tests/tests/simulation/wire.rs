@@ -9,19 +9,21 @@ use crate::row::{Micros, number};
 /// What a write of a bucket is for, told by its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Tokens or slots for callers, planned for the moment `now` by the clock of the client; `from_line` where it was not full.
+    /// Tokens or slots for callers, planned for the moment `now` by the clock of the client; `from_line`
+    /// where it was not full.
     Take { now: Micros, from_line: bool },
-    /// Tokens that were not used go back to the line of this anchor. `left` is the level that their take left, if their start is still
-    /// to come.
+    /// Tokens that were not used go back to the line of this anchor. `left` is the level that their take
+    /// left, if their start is still to come.
     Return { line: Micros, left: Option<Micros> },
     /// Calls are settled that used less: so much is returned.
     Settle { line: Micros, returned: Micros },
-    /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for. `from_line` where the reckoning
-    /// starts at the line of that call, not at the level as it was read.
+    /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for.
+    /// `from_line` where the reckoning starts at the line of that call, not at the level as it was read.
     Observe { by: Micros, version: Micros, from_line: bool },
     /// A process begins a turn to scan the table.
     Mark { now: Micros, until: Micros },
-    /// A process that wants slots notes itself and its refusals; `before` where it begins a period, with the count of the one before.
+    /// A process that wants slots notes itself and its refusals; `before` where it begins a period, with the
+    /// count of the one before.
     Note { period: Micros, before: Option<Micros>, refusals: Micros },
     /// A process that may not scan takes its mark back.
     Unmark { at: Micros, until: Micros },
@@ -48,13 +50,18 @@ impl Purpose {
         }
         if key.starts_with(LOAD_PREFIX) {
             let note = read(":crowd_period", 0).zip(read(":refusals", 0));
-            let note = note.map(|(period, refusals)| Self::Note { period, before: read(":crowd_before", 0), refusals });
+            let note = note.map(|(period, refusals)| Self::Note {
+                period,
+                before: read(":crowd_before", 0),
+                refusals,
+            });
             return note.unwrap_or(if has(":sequence") { Self::Measure } else { Self::Other });
         }
         let line = read(":read_anchor", 6);
         if let (Some(line), true) = (line, has(":most_returned")) {
-            return read(":returned", 6)
-                .map_or(Self::Return { line, left: read(":left", 6) }, |returned| Self::Settle { line, returned });
+            return read(":returned", 6).map_or(Self::Return { line, left: read(":left", 6) }, |returned| {
+                Self::Settle { line, returned }
+            });
         }
         if let (Some(by), Some(version)) = (read(":excess", 6), read(":observed_version", 0)) {
             return Self::Observe { by, version, from_line: !has(":read_tokens") && !has(":brim") };
@@ -97,7 +104,8 @@ pub(crate) const fn name_of(call: Call<'_>) -> &'static str {
 pub(crate) struct Change {
     pub(crate) key: String,
     pub(crate) purpose: Purpose,
-    /// Leases that it gives back because they were seen to end, not because their holder is done: keys of rows, ids of inline ones.
+    /// Leases that it gives back because they were seen to end, not because their holder is done: keys of
+    /// rows, ids of inline ones.
     pub(crate) reclaims: Vec<String>,
     /// Whether it takes slots for callers of another share: only if nobody waits, and some stay.
     pub(crate) is_borrowed: bool,
@@ -120,7 +128,9 @@ pub(crate) fn changes(call: Call<'_>) -> Vec<Change> {
         Some(Change { reclaims: reclaims(&key, part), purpose, is_borrowed, key })
     };
     match request["TransactItems"].as_array() {
-        Some(items) => items.iter().filter_map(|item| item.as_object()?.values().next()).filter_map(change).collect(),
+        Some(items) => {
+            items.iter().filter_map(|item| item.as_object()?.values().next()).filter_map(change).collect()
+        }
         None => change(&request).into_iter().collect(),
     }
 }
@@ -133,7 +143,8 @@ fn reclaims(key: &str, part: &Value) -> Vec<String> {
     }
     let condition = part["ConditionExpression"].as_str().unwrap_or_default();
     let names = part["ExpressionAttributeNames"].as_object().into_iter().flatten();
-    let dead = names.filter(|(placeholder, _)| condition.contains(&format!("#leases.{placeholder}.#ends = ")));
+    let dead =
+        names.filter(|(placeholder, _)| condition.contains(&format!("#leases.{placeholder}.#ends = ")));
     dead.filter_map(|(_, id)| Some(id.as_str()?.to_owned())).collect()
 }
 

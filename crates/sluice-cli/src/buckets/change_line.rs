@@ -29,7 +29,12 @@ pub(super) struct ChangeLine {
 
 impl ChangeLine {
     /// `then`: what the bucket does about a lower limit from now on, if that changes.
-    pub(super) fn new(dimension: &Dimension, split: &Split, applied: &Applied, then: Option<OnLowerLimit>) -> Self {
+    pub(super) fn new(
+        dimension: &Dimension,
+        split: &Split,
+        applied: &Applied,
+        then: Option<OnLowerLimit>,
+    ) -> Self {
         let limit = split.whole();
         let (change, from) = match applied {
             Applied::Created => ("created", None),
@@ -89,8 +94,11 @@ impl ShareLine {
         let floor = floor.as_ref().map(|floor| format!(", floor {}", short(floor))).unwrap_or_default();
         let background = if *background { ", background" } else { "" };
         // Slots come back by release.
-        let rate =
-            if **refill_rate == *"0" { " at once".to_owned() } else { format!(", {} a second", short(refill_rate)) };
+        let rate = if **refill_rate == *"0" {
+            " at once".to_owned()
+        } else {
+            format!(", {} a second", short(refill_rate))
+        };
         format!("{share}: {}{rate}{floor}{background}", short(capacity))
     }
 }
@@ -165,7 +173,10 @@ pub(super) fn print_changes(changes: &[ChangeLine]) {
         match adopt_lower_limit {
             Some(true) => {
                 let down_to = to.floor(adopt_at_least.as_deref().unwrap_or_default());
-                anstream::println!("  {:<28} adopts a lower limit that the vendor reports, down to {down_to}", "");
+                anstream::println!(
+                    "  {:<28} adopts a lower limit that the vendor reports, down to {down_to}",
+                    ""
+                );
             }
             Some(false) => anstream::println!("  {:<28} keeps its limit, whatever the vendor reports", ""),
             None => {}
@@ -174,7 +185,11 @@ pub(super) fn print_changes(changes: &[ChangeLine]) {
             anstream::println!("  {:<28} its anchor was in the future, and was moved back", "");
         }
         if let Some(warning) = warning {
-            anstream::eprintln!("{}warning:{} {dimension}: {warning}", YELLOW.render(), YELLOW.render_reset());
+            anstream::eprintln!(
+                "{}warning:{} {dimension}: {warning}",
+                YELLOW.render(),
+                YELLOW.render_reset()
+            );
         }
     }
 }

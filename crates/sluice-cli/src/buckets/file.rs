@@ -1,5 +1,5 @@
-//! The TOML file that declares buckets. Every fault is reported at once, in the order of the file, with line, value
-//! and what is accepted, before anything is applied.
+//! The TOML file that declares buckets. Every fault is reported at once, in the order of the file, with line,
+//! value and what is accepted, before anything is applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,8 +50,12 @@ impl BucketsFile {
         let place = Place::new(name, text);
         let (document, errors) = DeTable::parse_recoverable(text);
         errors.iter().for_each(|error| place.note_syntax(error));
-        let mut file =
-            Self { name: name.to_owned(), limits: Vec::new(), adopting: BTreeMap::new(), lines: BTreeMap::new() };
+        let mut file = Self {
+            name: name.to_owned(),
+            limits: Vec::new(),
+            adopting: BTreeMap::new(),
+            lines: BTreeMap::new(),
+        };
         for (at, bucket) in tables(&place, document.get_ref()) {
             // A fault is noted; the other buckets are read all the same.
             let Ok(declared) = Declared::read(&place, bucket, at) else { continue };
@@ -136,10 +140,13 @@ fn check_cost(
         return Ok(());
     }
     Err(match &declared.cost_per_call {
-        Some(cost) => {
-            place.fault(cost, format_args!("it is above the capacity {capacity}, so no call could ever be granted"))
+        Some(cost) => place.fault(
+            cost,
+            format_args!("it is above the capacity {capacity}, so no call could ever be granted"),
+        ),
+        None => {
+            place.fault(written, "it has no room for one call, which takes 1: state a cost_per_call below it")
         }
-        None => place.fault(written, "it has no room for one call, which takes 1: state a cost_per_call below it"),
     })
 }
 
@@ -178,7 +185,11 @@ mod tests {
             "limits.toml:2: dimension = \"lease#x\"",
             "reserved",
         ),
-        ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = \"request\"", "\"requests\""),
+        (
+            "dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1",
+            "limits.toml:3: type = \"request\"",
+            "\"requests\"",
+        ),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"",
             "limits.toml:4: capacity = -5",
@@ -224,7 +235,11 @@ mod tests {
             "limits.toml:5: window = \"1m\"",
             "no window",
         ),
-        ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5", "limits.toml:4: capacity = 2.5", "whole number"),
+        (
+            "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5",
+            "limits.toml:4: capacity = 2.5",
+            "whole number",
+        ),
         (
             "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost_per_call = 3",
             "limits.toml:5: cost_per_call = 3",
@@ -302,8 +317,7 @@ capacity = 5
 
     #[test]
     fn what_is_no_toml_is_told_as_it_should_be_written() {
-        let text =
-            "[[bucket]]\ndimension = openai#rpm\ntype = requests\ncapacity = 5\nwindow = 60s\nrefill_rate = -1\n";
+        let text = "[[bucket]]\ndimension = openai#rpm\ntype = requests\ncapacity = 5\nwindow = 60s\nrefill_rate = -1\n";
         let said = fault(text);
         let lines: Vec<_> = said.lines().collect();
         assert_eq!(
@@ -316,7 +330,8 @@ capacity = 5
             ]
         );
         assert!(
-            fault("[bucket]\ndimension = \"a#b\"").starts_with("limits.toml:1: write [[bucket]], with two brackets")
+            fault("[bucket]\ndimension = \"a#b\"")
+                .starts_with("limits.toml:1: write [[bucket]], with two brackets")
         );
         assert!(fault("bucket = 5").starts_with("limits.toml:1: bucket is in no bucket"));
     }

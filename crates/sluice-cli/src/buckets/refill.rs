@@ -47,7 +47,12 @@ pub(super) async fn run(options: Options) -> Result<(), Failure> {
 }
 
 /// Sets the level of a rate bucket, and prints what it was.
-pub(crate) async fn refill(client: &Client, name: &str, to: Option<Amount>, format: Format) -> Result<(), Failure> {
+pub(crate) async fn refill(
+    client: &Client,
+    name: &str,
+    to: Option<Amount>,
+    format: Format,
+) -> Result<(), Failure> {
     let (from, level) = match client.refill(name, to).await? {
         Refilled::Set { from, level } => (from, level),
         Refilled::Already(level) => (level, level),

@@ -89,7 +89,9 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     let widest = line.shares.iter().map(|share| share.share.len()).max().unwrap_or(0).max(9);
     line.shares.iter().for_each(|share| println!("  {}", share.describe(widest)));
     // With shares, each has a next start of its own.
-    let next = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now && !bucket.has_shares());
+    let next = bucket
+        .reaches(bucket.limit().cost_per_call().amount())
+        .filter(|at| *at > now && !bucket.has_shares());
     if let Some(there) = next {
         println!("  next      {}", output::relative(there, now));
     }
@@ -139,7 +141,11 @@ impl BucketLine {
             dimension: bucket.dimension().to_string(),
             limit: LimitLine::new(&bucket.whole_limit()),
             // Free slots as stored, even if there are more than the capacity: the reader should see that.
-            level: Decimal::of(if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.whole_level(now) }),
+            level: Decimal::of(if bucket.limit().is_concurrent() {
+                bucket.tokens()
+            } else {
+                bucket.whole_level(now)
+            }),
             tokens: Decimal::of(bucket.tokens()),
             last_refill_at: Decimal::of(bucket.anchor()),
             version: bucket.version(),
@@ -154,7 +160,8 @@ impl BucketLine {
     }
 }
 
-/// The lines of a concurrency bucket with shares, each a row, the common line last; and the free slots together.
+/// The lines of a concurrency bucket with shares, each a row, the common line last; and the free slots
+/// together.
 async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel>, Amount), Failure> {
     let mut rows = HashMap::new();
     for share in bucket.slot_shares() {
@@ -217,12 +224,20 @@ impl ShareLevel {
     fn describe(&self, width: usize) -> String {
         let Self { share, level, capacity, refill_rate, lends_above, background, is_changing } = self;
         let background = if *background { ", background" } else { "" };
-        let changing =
-            if *is_changing { "; closed: its row is being made or emptied, apply the limits file again" } else { "" };
+        let changing = if *is_changing {
+            "; closed: its row is being made or emptied, apply the limits file again"
+        } else {
+            ""
+        };
         // Slots come back by release.
-        let rate =
-            if **refill_rate == *"0" { " free".to_owned() } else { format!(", {} a second", short(refill_rate)) };
+        let rate = if **refill_rate == *"0" {
+            " free".to_owned()
+        } else {
+            format!(", {} a second", short(refill_rate))
+        };
         let (level, capacity, lends_above) = (short(level), short(capacity), short(lends_above));
-        format!("{share:<width$} {level} of {capacity}{rate}, lends above {lends_above}{background}{changing}")
+        format!(
+            "{share:<width$} {level} of {capacity}{rate}, lends above {lends_above}{background}{changing}"
+        )
     }
 }

@@ -33,7 +33,8 @@ impl FromStr for Token {
         if text.len() < SHORTEST {
             Err(format!("a token must have {SHORTEST} characters at least; `openssl rand -hex 16` makes one"))
         } else if !text.bytes().all(is_plain) {
-            Err("a token may contain only letters, digits and - . _ ~; `openssl rand -hex 16` makes one".into())
+            Err("a token may contain only letters, digits and - . _ ~; `openssl rand -hex 16` makes one"
+                .into())
         } else {
             Ok(Self(text.to_owned()))
         }
@@ -43,7 +44,8 @@ impl FromStr for Token {
 impl Token {
     /// Compares the whole token, however early it differs: the time reveals only the length.
     pub(super) fn is(&self, given: &str) -> bool {
-        let differing = self.0.bytes().zip(given.bytes()).fold(0, |seen, (ours, theirs)| seen | (ours ^ theirs));
+        let differing =
+            self.0.bytes().zip(given.bytes()).fold(0, |seen, (ours, theirs)| seen | (ours ^ theirs));
         (std::hint::black_box(differing) == 0) & (self.0.len() == given.len())
     }
 }
@@ -116,7 +118,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().strip_prefix(NAME)?.strip_prefix('='))
+    lines
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().strip_prefix(NAME)?.strip_prefix('='))
 }
 
 #[cfg(test)]
@@ -157,7 +161,8 @@ mod tests {
         }
         let token: Token = RIGHT.parse().unwrap();
         assert!(token.is(RIGHT));
-        for wrong in ["", "0", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0", "1123456789abcdef"] {
+        for wrong in ["", "0", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0", "1123456789abcdef"]
+        {
             assert!(!token.is(wrong), "{wrong}");
         }
         assert!(!format!("{token:?}").contains(RIGHT), "a token is in no log");

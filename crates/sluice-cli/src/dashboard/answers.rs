@@ -46,7 +46,9 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
         Err(Refused::Token) => (StatusCode::UNAUTHORIZED, "the token is missing or wrong\n").into_response(),
     };
     if response.status() == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sluice\""));
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sluice\""));
     } else if let Some(cookie) = access.cookie(asked.as_deref()) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -65,7 +67,8 @@ fn token(uri: &Uri) -> Option<String> {
 
 async fn root() -> Response {
     let Ok(nonce) = nonce() else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "the operating system gave no random numbers\n").into_response();
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the operating system gave no random numbers\n")
+            .into_response();
     };
     let mut response = Html(page(&nonce)).into_response();
     if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
@@ -111,8 +114,16 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
     let last_minute = buckets().filter_map(|bucket| Some((bucket.name.as_str(), total(bucket)?))).collect();
     let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
     let (now, instance, step_secs) = (watcher.now(), watcher.instance(), STEP_SECS);
-    Json(PictureAnswer { view: &view, now, instance, step_secs, newest, series: series.collect(), last_minute })
-        .into_response()
+    Json(PictureAnswer {
+        view: &view,
+        now,
+        instance,
+        step_secs,
+        newest,
+        series: series.collect(),
+        last_minute,
+    })
+    .into_response()
 }
 
 /// The time span of the figures on a card: a minute.

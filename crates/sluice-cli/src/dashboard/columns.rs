@@ -39,12 +39,14 @@ impl Columns {
             return Self { first: from, ..Self::default() };
         };
         let oldest = from.max(last - MOST);
-        let begins = |point: &&Point| column(point.used_over().map_or(point.at, |(_, begins, _)| begins)).max(oldest);
+        let begins =
+            |point: &&Point| column(point.used_over().map_or(point.at, |(_, begins, _)| begins)).max(oldest);
         let first = new.iter().map(begins).min().unwrap_or(last);
         let mut cells = Vec::new();
         cells.resize_with(index(first, last) + 1, Cell::default);
         for point in new.iter().rev() {
-            if let Some(cell) = usize::try_from(column(point.at) - first).ok().and_then(|n| cells.get_mut(n)) {
+            if let Some(cell) = usize::try_from(column(point.at) - first).ok().and_then(|n| cells.get_mut(n))
+            {
                 cell.level.add(point.level, 1.0);
             }
             let Some((used, begins, ends)) = point.used_over() else { continue };

@@ -53,15 +53,29 @@ mod tests {
 
     #[test]
     fn the_page_is_one_file_and_takes_nothing_as_html() {
-        for word in
-            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "eval(", "Function("]
-        {
+        for word in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "DOMParser",
+            "eval(",
+            "Function(",
+        ] {
             assert!(!PAGE.contains(word), "{word}");
         }
         let without_namespaces = PAGE.replace("http://www.w3.org/2000/svg", "");
-        for word in
-            ["http://", "https://", "//cdn", "@import", "url(", " style=\"", " onclick", " onload", "javascript:"]
-        {
+        for word in [
+            "http://",
+            "https://",
+            "//cdn",
+            "@import",
+            "url(",
+            " style=\"",
+            " onclick",
+            " onload",
+            "javascript:",
+        ] {
             assert!(!without_namespaces.contains(word), "{word}");
         }
         assert_eq!(PAGE.matches("<script").count(), 1);

@@ -39,7 +39,8 @@ impl Question {
     pub(super) fn is_of_somebody(&self, view: &View) -> bool {
         let Some(picture) = &view.picture else { return true };
         let may_hold = |bucket: &BucketView| {
-            let is_named = bucket.holders.iter().any(|holder| holder.caller.as_deref() == Some(self.who.as_str()));
+            let is_named =
+                bucket.holders.iter().any(|holder| holder.caller.as_deref() == Some(self.who.as_str()));
             is_named || bucket.leases > bucket.holders.len()
         };
         self.who.is_empty() || picture.buckets.iter().any(may_hold)
@@ -92,8 +93,12 @@ impl WhatIf {
         let Some(picture) = &view.picture else { return Self { callers: Vec::new(), buckets: Vec::new() } };
         let holders = picture.buckets.iter().flat_map(|bucket| &bucket.holders);
         let callers: BTreeSet<String> = holders.filter_map(|holder| holder.caller.clone()).collect();
-        let forecast = |bucket| forecast(bucket, &Use::seen(bucket, view.series(&bucket.name), picture.at), question);
-        Self { callers: callers.into_iter().collect(), buckets: picture.buckets.iter().map(forecast).collect() }
+        let forecast =
+            |bucket| forecast(bucket, &Use::seen(bucket, view.series(&bucket.name), picture.at), question);
+        Self {
+            callers: callers.into_iter().collect(),
+            buckets: picture.buckets.iter().map(forecast).collect(),
+        }
     }
 }
 
@@ -134,9 +139,14 @@ fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
         return if bucket.is_concurrent() { (0.0, 0.0) } else { (0.0, 1.0) };
     }
     let cost = |is: &dyn Fn(Option<&str>) -> bool| -> f64 {
-        bucket.holders.iter().filter(|holder| is(holder.caller.as_deref())).fold(0.0, |sum, holder| sum + holder.cost)
+        bucket
+            .holders
+            .iter()
+            .filter(|holder| is(holder.caller.as_deref()))
+            .fold(0.0, |sum, holder| sum + holder.cost)
     };
-    let (theirs, others) = (cost(&|name| name == Some(who)), cost(&|name| name.is_some_and(|name| name != who)));
+    let (theirs, others) =
+        (cost(&|name| name == Some(who)), cost(&|name| name.is_some_and(|name| name != who)));
     (theirs / bucket.held, (1.0 - others / bucket.held).max(theirs / bucket.held))
 }
 
@@ -222,7 +232,13 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
     }
 }
 
-fn formula(bucket: &BucketView, seen: &Use, (few, many): (f64, f64), (least, most): (f64, f64), factor: f64) -> String {
+fn formula(
+    bucket: &BucketView,
+    seen: &Use,
+    (few, many): (f64, f64),
+    (least, most): (f64, f64),
+    factor: f64,
+) -> String {
     let now = seen.mean.unwrap_or_default();
     let at_least = if seen.is_least() { "at least " } else { "" };
     let one = |part: f64, sum: f64| {

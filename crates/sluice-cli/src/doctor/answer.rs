@@ -5,7 +5,12 @@ use sluice_table::Probed;
 use super::finding::{Check, Finding};
 
 /// The reply. If there is none, a finding that says why `check` has no result.
-pub(super) fn or_cannot_tell<T>(probed: Probed<T>, check: Check, table: &str, operation: &str) -> Result<T, Finding> {
+pub(super) fn or_cannot_tell<T>(
+    probed: Probed<T>,
+    check: Check,
+    table: &str,
+    operation: &str,
+) -> Result<T, Finding> {
     let cannot_tell = |why: String, todo: &str| Finding::note(check, table, why, todo);
     match probed {
         Probed::Given(reply) => Ok(reply),
@@ -17,8 +22,9 @@ pub(super) fn or_cannot_tell<T>(probed: Probed<T>, check: Check, table: &str, op
             format!("cannot tell: this endpoint has no {operation}"),
             "nothing: this is an engine for development",
         )),
-        Probed::Failed(message) => {
-            Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run `sluice doctor` again"))
-        }
+        Probed::Failed(message) => Err(cannot_tell(
+            format!("cannot tell: {operation} failed: {message}"),
+            "run `sluice doctor` again",
+        )),
     }
 }

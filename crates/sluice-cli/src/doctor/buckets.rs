@@ -48,7 +48,8 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let limit = &bucket.limit_at_vendor();
     let reported = bucket.vendor_limit()?;
     limit.lowered_to(reported.limit, reported.window)?;
-    let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
+    let per =
+        if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
     let (reported, when) = (reported.limit, output::relative(reported.at, now));
     let ours = match limit.is_concurrent() {
         true => format!("{} at once", limit.capacity()),
@@ -66,7 +67,9 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
         true => {
             "if the vendor's limit is right, lower the limit and adopt_at_least in the file of buckets, and apply it"
         }
-        false => "lower the limit in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
+        false => {
+            "lower the limit in the file of buckets, or set adopt_lower_limit = true there, and apply the file"
+        }
     };
     let what = format!("the vendor reported a limit of {reported}{per} {when}, and the bucket allows {ours}");
     Some(Finding::problem(Check::Limits, bucket.dimension(), what, todo))
@@ -88,7 +91,6 @@ fn of_slots(bucket: &Bucket) -> Option<Finding> {
     }
     let drift = bucket.noted_drift()?;
     let kind = if drift < Amount::ZERO { "too many" } else { "lost" };
-    let todo =
-        "nothing: the next sweep that finds them too corrects the bucket; find out who edits rows or restores twice";
+    let todo = "nothing: the next sweep that finds them too corrects the bucket; find out who edits rows or restores twice";
     Some(Finding::note(Check::Slots, name, format!("slots {kind}: {}", drift.abs()), todo))
 }

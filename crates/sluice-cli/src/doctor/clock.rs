@@ -54,9 +54,12 @@ mod tests {
     #[test]
     fn a_clock_is_off_only_where_the_date_leaves_no_doubt() {
         // A `Date` is up to a second older than the clock that wrote it, and that clock is up to 10 ms off.
-        for (micros, what) in
-            [(0, "within 1.1 s"), (980_001, "within 2.0 s"), (-1_910_000, "within 2.0 s"), (-600_000, "within 0.7 s")]
-        {
+        for (micros, what) in [
+            (0, "within 1.1 s"),
+            (980_001, "within 2.0 s"),
+            (-1_910_000, "within 2.0 s"),
+            (-600_000, "within 0.7 s"),
+        ] {
             let finding = of_date(micros);
             assert_eq!(finding.weight, Weight::Fine, "{}", finding.what);
             assert!(finding.what.contains(what), "{}", finding.what);

@@ -84,15 +84,30 @@ impl Finding {
         Self { weight: Weight::Fine, check, of: of.to_string(), what: what.into(), todo: None }
     }
 
-    pub(super) fn note(check: Check, of: impl ToString, what: impl Into<String>, todo: impl Into<String>) -> Self {
+    pub(super) fn note(
+        check: Check,
+        of: impl ToString,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
         Self { weight: Weight::Note, todo: Some(todo.into()), ..Self::fine(check, of, what) }
     }
 
-    pub(super) fn problem(check: Check, of: impl ToString, what: impl Into<String>, todo: impl Into<String>) -> Self {
+    pub(super) fn problem(
+        check: Check,
+        of: impl ToString,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
         Self { weight: Weight::Problem, ..Self::note(check, of, what, todo) }
     }
 
-    pub(super) fn danger(check: Check, of: impl ToString, what: impl Into<String>, todo: impl Into<String>) -> Self {
+    pub(super) fn danger(
+        check: Check,
+        of: impl ToString,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
         Self { weight: Weight::Danger, ..Self::note(check, of, what, todo) }
     }
 
@@ -199,8 +214,7 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_screen_and_no_word_is_lost() {
-        let text =
-            "the slots of crashed callers do not come back: see that the reconciler runs, or run `sluice reconcile`";
+        let text = "the slots of crashed callers do not come back: see that the reconciler runs, or run `sluice reconcile`";
         let lines = wrapped(text, Some(30));
         assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
         assert_eq!(lines.join(" "), text);

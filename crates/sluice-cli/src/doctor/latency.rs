@@ -37,7 +37,12 @@ pub(super) async fn examine(probe: Probe<'_>) -> Option<Finding> {
 fn judged(table: &str, took: &[Duration]) -> Finding {
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
     let (p50, p99) = (percentile(took, 50), percentile(took, 99));
-    let what = format!("a read takes {} (p50), {} (p99); {} reads were measured", millis(p50), millis(p99), took.len());
+    let what = format!(
+        "a read takes {} (p50), {} (p99); {} reads were measured",
+        millis(p50),
+        millis(p99),
+        took.len()
+    );
     if p50 > SLOW {
         let todo = "run callers in the table's Region (SLUICE_AWS_REGION names it), with a gateway endpoint for DynamoDB in their VPC: \
                     every grant waits for a write over the same distance";

@@ -23,8 +23,10 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
     let name = load.dimension();
     if load.leaked() > Amount::ZERO {
         let minutes = LEAKED_AFTER.as_secs() / 60;
-        let what =
-            format!("{} slots are taken, and for {minutes} minutes nothing was granted or given back", load.leaked());
+        let what = format!(
+            "{} slots are taken, and for {minutes} minutes nothing was granted or given back",
+            load.leaked()
+        );
         let todo = "first see in `sluice leases` who holds them: a single call that streams for longer looks the same, but is no leak; end \
                     holders that hang, or give them a timeout (slot()); two sweeps recount slots without a lease and give them \
                     back";
@@ -52,7 +54,8 @@ pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timesta
         }
     };
     let Some(last) = survey.sweeps.until(now).next() else {
-        let what = "no sweep is on record: what crashed callers held comes back only if a refused caller finds it";
+        let what =
+            "no sweep is on record: what crashed callers held comes back only if a refused caller finds it";
         // The row may be in the part of the table that was not read.
         return (has_slots && survey.is_whole).then(|| Finding::note(Check::Sweeps, table, what, todo));
     };

@@ -5,8 +5,7 @@ use sluice_sdk::Mode;
 use super::finding::{Check, Finding};
 
 pub(super) fn examine(mode: Mode, table: &str) -> Option<Finding> {
-    let what =
-        "SLUICE_MODE is shadow here: programs with these variables count their calls, and no limit holds for them";
+    let what = "SLUICE_MODE is shadow here: programs with these variables count their calls, and no limit holds for them";
     let todo = "nothing during a trial; to let limits hold, remove SLUICE_MODE";
     (mode == Mode::Shadow).then(|| Finding::note(Check::Limits, table, what, todo))
 }

@@ -51,7 +51,8 @@ pub(super) async fn examine(probe: Probe<'_>, vendor: Option<&str>) -> Vec<Findi
     if callers.is_empty() && failures_of_callers.is_empty() && findings.is_empty() {
         // The writes of an acquire and of a release.
         let bucket = tried.bucket();
-        let (taken, given) = (format!("{LEASE_PREFIX}{bucket}#taken"), format!("{LEASE_PREFIX}{bucket}#given"));
+        let (taken, given) =
+            (format!("{LEASE_PREFIX}{bucket}#taken"), format!("{LEASE_PREFIX}{bucket}#given"));
         let probed = probe.right_to_transact(&bucket, &taken, &given).await;
         may_call = matches!(probed, Probed::Given(()));
         findings.push(of_transactions(table, probed));
@@ -65,7 +66,11 @@ pub(super) async fn examine(probe: Probe<'_>, vendor: Option<&str>) -> Vec<Findi
     }
     // Healing needs a scan, and then the writes of any caller: marks, deletes of leases, releases of slots.
     if heals.is_empty() && failures_of_heals.is_empty() && may_call {
-        findings.push(Finding::fine(Check::Rights, table, "this role may give back what crashed callers held"));
+        findings.push(Finding::fine(
+            Check::Rights,
+            table,
+            "this role may give back what crashed callers held",
+        ));
     }
     findings.into_iter().chain(failures_of_callers).chain(failures_of_heals).collect()
 }
@@ -76,7 +81,8 @@ const TO_WRITE: &str = "attach the policy sluice-caller-{env} if this is the rol
 
 /// Whether the role lacks all writes of a caller, and no read: such a policy is meant so.
 fn only_reads(lacks: &[(&str, String)], tried: Tried<'_>) -> bool {
-    let writes = |action: &str| ["dynamodb:UpdateItem", "dynamodb:PutItem", "dynamodb:DeleteItem"].contains(&action);
+    let writes =
+        |action: &str| ["dynamodb:UpdateItem", "dynamodb:PutItem", "dynamodb:DeleteItem"].contains(&action);
     lacks.len() == 3 && lacks.iter().all(|(action, on)| writes(action) && *on == all_of(tried, action))
 }
 

@@ -39,12 +39,16 @@ pub(super) async fn examine(probe: Probe<'_>, place: Place) -> Vec<Finding> {
 fn of_state(table: &str, described: &TableDescription) -> Finding {
     match described.status.as_deref() {
         Some("ACTIVE") => Finding::fine(Check::Table, table, "active"),
-        Some("UPDATING") => {
-            Finding::note(Check::Table, table, "being changed (UPDATING)", "nothing: the table answers meanwhile")
-        }
+        Some("UPDATING") => Finding::note(
+            Check::Table,
+            table,
+            "being changed (UPDATING)",
+            "nothing: the table answers meanwhile",
+        ),
         status => {
             let status = status.unwrap_or("unknown");
-            let todo = "nobody can acquire: check the table's state in the console or in the account's events";
+            let todo =
+                "nobody can acquire: check the table's state in the console or in the account's events";
             Finding::problem(Check::Table, table, format!("not active: {status}"), todo)
         }
     }
@@ -58,8 +62,10 @@ fn of_billing(table: &str, provisioned: Option<Provisioned>) -> Finding {
     let Some(Provisioned { write_units: writes, read_units: reads }) = provisioned else {
         return Finding::fine(Check::Table, table, "billed on demand");
     };
-    let what = format!("provisioned, {writes} write and {reads} read units a second for all buckets together");
-    let todo = "set the table to on demand (PAY_PER_REQUEST), as Terraform does: throttled writes delay grants";
+    let what =
+        format!("provisioned, {writes} write and {reads} read units a second for all buckets together");
+    let todo =
+        "set the table to on demand (PAY_PER_REQUEST), as Terraform does: throttled writes delay grants";
     if writes < LITTLE {
         Finding::problem(Check::Table, table, what, todo)
     } else {
@@ -82,7 +88,8 @@ fn of_key(table: &str, described: &TableDescription) -> Finding {
     Finding::problem(Check::Key, table, format!("the partition key is {partition}{kind}{sort}"), todo)
 }
 
-/// Replicas copy rows after they were written, and the last write wins: a condition sees its own Region alone.
+/// Replicas copy rows after they were written, and the last write wins: a condition sees its own Region
+/// alone.
 fn of_replicas(table: &str, replicas: &[String]) -> Option<Finding> {
     let todo = "remove the replicas, or let no client and no reconciler use them: in two Regions, one limit is granted twice, and slots \
                 are lost and minted (docs/operations.md, \"After a disaster\")";
@@ -94,7 +101,8 @@ fn of_protection(table: &str, described: &TableDescription) -> Finding {
     if described.is_protected {
         return Finding::fine(Check::Protection, table, "protected from deletion");
     }
-    let todo = "turn deletion protection on (deletion_protection = true in Terraform); a sandbox may do without";
+    let todo =
+        "turn deletion protection on (deletion_protection = true in Terraform); a sandbox may do without";
     Finding::problem(Check::Protection, table, "not protected from deletion", todo)
 }
 

@@ -53,7 +53,9 @@ fn finding_of(findings: &[Finding], check: Check) -> Option<(Weight, String)> {
 
 #[track_caller]
 fn assert_finding(findings: &[Finding], check: Check, weight: Weight, says: &[&str]) {
-    let Some((found, what)) = finding_of(findings, check) else { panic!("nothing of {check:?} in {findings:#?}") };
+    let Some((found, what)) = finding_of(findings, check) else {
+        panic!("nothing of {check:?} in {findings:#?}")
+    };
     assert_eq!(found, weight, "{what}");
     assert!(says.iter().all(|says| what.contains(says)), "{what}");
 }
@@ -61,8 +63,10 @@ fn assert_finding(findings: &[Finding], check: Check, weight: Weight, says: &[&s
 /// Sets an attribute of a row directly, without Sluice.
 async fn set(dynamo: &EmbeddedDynamo, key: &str, attributes: &[(&str, AttributeValue)]) {
     for (name, value) in attributes {
-        let request = dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, AttributeValue::S(key.into()));
-        let request = request.update_expression("SET #name = :value").expression_attribute_names("#name", *name);
+        let request =
+            dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, AttributeValue::S(key.into()));
+        let request =
+            request.update_expression("SET #name = :value").expression_attribute_names("#name", *name);
         request.expression_attribute_values(":value", value.clone()).send().await.unwrap();
     }
 }
@@ -73,8 +77,10 @@ fn number(value: impl ToString) -> AttributeValue {
 
 /// Every row of the table, as text.
 async fn everything(dynamo: &EmbeddedDynamo) -> BTreeMap<String, String> {
-    let rows = dynamo.dynamodb().scan().table_name(TABLE).consistent_read(true).send().await.unwrap().items.unwrap();
-    let sorted = |row: std::collections::HashMap<String, AttributeValue>| row.into_iter().collect::<BTreeMap<_, _>>();
+    let rows =
+        dynamo.dynamodb().scan().table_name(TABLE).consistent_read(true).send().await.unwrap().items.unwrap();
+    let sorted =
+        |row: std::collections::HashMap<String, AttributeValue>| row.into_iter().collect::<BTreeMap<_, _>>();
     let rows = rows.into_iter().map(sorted);
     rows.map(|row| (row[KEY].as_s().unwrap().clone(), format!("{row:?}"))).collect()
 }

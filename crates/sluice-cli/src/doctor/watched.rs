@@ -59,8 +59,9 @@ pub(super) async fn examine(probe: Probe<'_>, buckets: &[&Bucket], watch_for: Du
         findings.extend(of_write_rate(name, units));
     }
     if !second.is_empty() && findings.iter().all(|finding| finding.check != Check::HotBuckets) {
-        let what =
-            format!("none: the busiest row takes {fastest:.0} write units a second, and a row can take {CEILING}");
+        let what = format!(
+            "none: the busiest row takes {fastest:.0} write units a second, and a row can take {CEILING}"
+        );
         findings.push(Finding::fine(Check::HotBuckets, probe.table(), what));
     }
     findings
@@ -75,7 +76,11 @@ async fn read(probe: Probe<'_>, buckets: &[&Bucket]) -> HashMap<String, RowSampl
         }
     };
     let requests: Vec<_> = buckets.iter().map(|bucket| one(bucket)).collect();
-    futures_util::stream::iter(requests).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
+    futures_util::stream::iter(requests)
+        .buffer_unordered(AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await
 }
 
 /// A lower bound: writes with a false condition cost units too, and leave no trace.
@@ -84,7 +89,8 @@ fn units_a_second(bucket: &Bucket, then: &RowSample, now: &RowSample) -> f64 {
     let secs = (now.at - then.at).as_secs_f64();
     let writes = now.version.saturating_sub(then.version).max(0);
     // If the lease is a row of its own, a slot changes in a transaction, which costs twice as much.
-    let is_in_transactions = bucket.limit().is_concurrent() && bucket.inline().is_none_or(|leases| leases.is_empty());
+    let is_in_transactions =
+        bucket.limit().is_concurrent() && bucket.inline().is_none_or(|leases| leases.is_empty());
     let units = now.bytes.div_ceil(WRITE_UNIT).max(1) * if is_in_transactions { 2 } else { 1 };
     if secs > 0.0 { writes as f64 * units as f64 / secs } else { 0.0 }
 }
@@ -107,8 +113,11 @@ fn of_inline(bucket: &Bucket, bytes: u64) -> Option<Finding> {
     let leases = bucket.inline().filter(|leases| !leases.is_empty())?;
     let (name, count, kilobytes) = (bucket.dimension(), leases.len(), bytes.div_ceil(WRITE_UNIT));
     let units = bytes.div_ceil(WRITE_UNIT).max(1);
-    let what = format!("{count} inline leases in a row of {kilobytes} KB: each write of the row costs {units} units");
-    let todo = "set its callers to lease rows (SLUICE_LEASES=concurrent), or split the limit into several buckets";
+    let what = format!(
+        "{count} inline leases in a row of {kilobytes} KB: each write of the row costs {units} units"
+    );
+    let todo =
+        "set its callers to lease rows (SLUICE_LEASES=concurrent), or split the limit into several buckets";
     if count > MOST_INLINE_LEASES || bytes > LARGEST_ROW / 2 {
         let what = format!(
             "{what}; {MOST_INLINE_LEASES} are the most that Sluice puts into a row, and 400 KB the most that DynamoDB takes"

@@ -28,7 +28,9 @@ fn ask_on(
         }
         match chosen(answer.trim(), choices) {
             Some(choice) => return Ok(choice.clone()),
-            None => writeln!(output, "{:?} is none of them: a name of the list, or its number", answer.trim())?,
+            None => {
+                writeln!(output, "{:?} is none of them: a name of the list, or its number", answer.trim())?
+            }
         }
     }
 }

@@ -81,7 +81,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let scenarios: Vec<Scenario> = Scenario::ALL.into_iter().filter(wanted).collect();
     // Checked first, before minutes are spent.
     if options.chart.is_some() && !scenarios.contains(&Scenario::Ample) {
-        return Err(Failure::new("the chart shows the scenario `ample`: add --scenario ample, or leave --chart out"));
+        return Err(Failure::new(
+            "the chart shows the scenario `ample`: add --scenario ample, or leave --chart out",
+        ));
     }
     for file in options.chart.iter().chain(&options.json_file) {
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);

@@ -1,5 +1,5 @@
-//! `sluice demo`: the same callers call three vendors without Sluice, and then with it. Then one process is killed while
-//! it holds slots, and two vendors take less than was assumed. The vendors judge the result.
+//! `sluice demo`: the same callers call three vendors without Sluice, and then with it. Then one process is
+//! killed while it holds slots, and two vendors take less than was assumed. The vendors judge the result.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -155,8 +155,10 @@ async fn with_sluice(
     let vendors = Vendors::start(Changes::within(run.begin, run.length)).await?;
     let mut crew = Crew::spawn(options, Side::With, endpoint, &vendors.url(), &run)?;
     let tally = crew.tally();
-    screen
-        .part(&format!("2. With Sluice, {} s", run.length.as_secs()), &["the same callers, vendors and calls".into()]);
+    screen.part(
+        &format!("2. With Sluice, {} s", run.length.as_secs()),
+        &["the same callers, vendors and calls".into()],
+    );
     let display = Slots::new(screen, vendors.clone(), dynamo.client(TABLE), tally.clone());
     let announcer = screen.announcer();
     let news = tokio::spawn(news(announcer.clone(), Changes::within(run.begin, run.length)));

@@ -41,8 +41,9 @@ fn part(text: &str) -> Result<f64, String> {
     part.ok_or_else(|| "it must be between 0 and 1".to_owned())
 }
 
-/// Locks `file` for this process: two engines on one file would not see each other's writes. The lock is a file
-/// of its own beside it, since some systems take SQLite's locks for ours. The system ends it with the process.
+/// Locks `file` for this process: two engines on one file would not see each other's writes. The lock is a
+/// file of its own beside it, since some systems take SQLite's locks for ours. The system ends it with the
+/// process.
 fn only_one(file: &Path) -> Result<File, Failure> {
     let mut name = file.as_os_str().to_owned();
     name.push(".lock");

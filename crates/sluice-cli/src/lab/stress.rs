@@ -44,7 +44,8 @@ pub(crate) struct Options {
     /// No worker acquires in this time before the end, so that all is released
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     wind_down: Duration,
-    /// Write every grant, refusal and release into this file (NDJSON, recreated); judge it as `sluice history` does
+    /// Write every grant, refusal and release into this file (NDJSON, recreated); judge it as `sluice
+    /// history` does
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Write the history, and judge it later, with `sluice history`
@@ -84,7 +85,10 @@ pub(crate) async fn run(options: Options) -> Ended {
     if !options.json {
         let Options { processes, workers, length, .. } = &options;
         let dimensions = options.dimensions.join(", ");
-        println!("{processes} x {workers} workers on {dimensions} for {}", humantime::format_duration(*length));
+        println!(
+            "{processes} x {workers} workers on {dimensions} for {}",
+            humantime::format_duration(*length)
+        );
     }
     let reports = tokio::select! {
         reports = crew.finished() => reports?,
@@ -161,8 +165,8 @@ async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]
     }
 }
 
-/// The limit of the whole bucket as an event, with its shares. A bucket's first limit holds for all time before it,
-/// whatever its moment.
+/// The limit of the whole bucket as an event, with its shares. A bucket's first limit holds for all time
+/// before it, whatever its moment.
 fn limit(bucket: &Bucket) -> Result<Event, Failure> {
     let split = bucket.split();
     let limit = split.whole();
@@ -171,9 +175,11 @@ fn limit(bucket: &Bucket) -> Result<Event, Failure> {
         LimitType::Tokens => Kind::Tokens,
         LimitType::Concurrent => Kind::Concurrent,
     };
-    let pico = |limit: &sluice_sdk::core::Limit| sluice_history::pico_per_sec(&limit.refill_rate().to_string());
-    let share =
-        |share: &ShareLimit| Ok(Share::new(share.name.as_str(), share.limit.capacity().micros(), pico(&share.limit)?));
+    let pico =
+        |limit: &sluice_sdk::core::Limit| sluice_history::pico_per_sec(&limit.refill_rate().to_string());
+    let share = |share: &ShareLimit| {
+        Ok(Share::new(share.name.as_str(), share.limit.capacity().micros(), pico(&share.limit)?))
+    };
     let shares = split.shares().iter().map(share).collect::<Result<_, Failure>>()?;
     let now = Clock::system().now().micros();
     let whole = Limit::new(bucket.dimension().as_str(), kind, limit.capacity().micros(), pico(limit)?, now);

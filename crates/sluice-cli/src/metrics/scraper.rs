@@ -76,7 +76,10 @@ impl Scraper {
         let new = new.ok().and_then(Result::ok).and_then(|scan| scan.clone());
         match new.or(known) {
             Some(scan) => scan.text,
-            None => Err("the scan of the table has not ended yet, and there is no earlier scan: try again\n".into()),
+            None => {
+                Err("the scan of the table has not ended yet, and there is no earlier scan: try again\n"
+                    .into())
+            }
         }
     }
 }
@@ -118,8 +121,11 @@ mod tests {
         // Beside the three of the common line, of which a caller of `search` borrowed one.
         let slots = slots.slot_share("search", 2);
         let of_search = Row::slots("elevenlabs#concurrent@search", 2).tokens(1_000_000);
-        let load = Row::load("elevenlabs#concurrent").number(schema::PENDING, "2").number(schema::DRAIN_RATE, "0.25");
-        let load = load.number(schema::ADMITTED, "40").number(schema::TAKEN, "3").number(schema::SEQUENCE, "7");
+        let load = Row::load("elevenlabs#concurrent")
+            .number(schema::PENDING, "2")
+            .number(schema::DRAIN_RATE, "0.25");
+        let load =
+            load.number(schema::ADMITTED, "40").number(schema::TAKEN, "3").number(schema::SEQUENCE, "7");
         let load = load.number(schema::MEASURED_AT, "9900").number(schema::STILL_SINCE, "9000");
         let load = load.number(schema::REFUSED, "12").number(schema::OUTLIVED, "1");
         let leases = vec![

@@ -141,8 +141,8 @@ pub(super) struct Before {
     pub(super) refused: Vec<(Timestamp, i64)>,
 }
 
-/// The time over which refusals are counted. A caller reports them every [`NOTE_EVERY`]: in a shorter time, there
-/// would be none between two reports.
+/// The time over which refusals are counted. A caller reports them every [`NOTE_EVERY`]: in a shorter time,
+/// there would be none between two reports.
 pub(super) const REFUSED_OVER: Duration = NOTE_EVERY.saturating_mul(2);
 
 impl BucketView {
@@ -157,7 +157,9 @@ impl BucketView {
         // capacity.
         let level = if limit.is_concurrent() { bucket.tokens() } else { bucket.whole_level(at) };
         let rates = before.map(|before| Rates::between(&before, bucket, load, at)).unwrap_or_default();
-        leases.sort_by(|(a, _), (b, _)| (a.ends(), a.created_at(), a.key()).cmp(&(b.ends(), b.created_at(), b.key())));
+        leases.sort_by(|(a, _), (b, _)| {
+            (a.ends(), a.created_at(), a.key()).cmp(&(b.ends(), b.created_at(), b.key()))
+        });
         let held = leases.iter().fold(Amount::ZERO, |sum, (lease, _)| sum.plus(lease.cost().amount()));
         Self {
             name: bucket.dimension().to_string(),
@@ -172,7 +174,11 @@ impl BucketView {
             most_per_sec: rates.most,
             since_before_secs: rates.secs,
             writes_per_sec: rates.writes,
-            holders: leases.iter().take(MOST_HOLDERS).map(|(lease, inline)| Holder::new(lease, *inline, at)).collect(),
+            holders: leases
+                .iter()
+                .take(MOST_HOLDERS)
+                .map(|(lease, inline)| Holder::new(lease, *inline, at))
+                .collect(),
             leases: leases.len(),
             held: tokens(held),
             ended: leases.iter().filter(|(lease, _)| has_ended(lease, at)).count(),

@@ -100,7 +100,8 @@ impl Series {
         for point in self.points.iter().rev().take_while(|point| point.at > begin) {
             let Some((used, from, to)) = point.used_over() else { continue };
             let (value, from, to) = (f64::from(used.per_sec), from.max(begin), to.min(now));
-            for (part, (sum, weight)) in parts.iter_mut().enumerate().take(column(to) + 1).skip(column(from)) {
+            for (part, (sum, weight)) in parts.iter_mut().enumerate().take(column(to) + 1).skip(column(from))
+            {
                 let (starts, ends) = (begin + width * part as f64, begin + width * (part + 1) as f64);
                 let share = (to.min(ends) - from.max(starts)).max(0.0);
                 *sum += value * share;
@@ -115,11 +116,13 @@ impl Series {
     pub(crate) fn total(&self, now: f64, secs: f64) -> Option<Total> {
         let begin = now - secs;
         let within = self.points.iter().rev().take_while(|point| point.at > begin);
-        Total::of(within.filter_map(Point::used_over).map(|(used, from, to)| (used, to.min(now) - from.max(begin))))
+        Total::of(
+            within.filter_map(Point::used_over).map(|(used, from, to)| (used, to.min(now) - from.max(begin))),
+        )
     }
 
-    /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover. The
-    /// first reading covers none: the level before it is not known.
+    /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover.
+    /// The first reading covers none: the level before it is not known.
     pub(crate) fn level(&self, now: f64, secs: f64) -> Option<(f64, f64)> {
         let begin = now - secs;
         let (mut sum, mut weight) = (0.0, 0.0);
@@ -135,7 +138,9 @@ impl Series {
 
     fn push(&mut self, point: Point, most: usize) {
         self.points.push_back(point);
-        while self.points.len() > most || self.points.front().is_some_and(|first| first.at < point.at - SPAN_SECS) {
+        while self.points.len() > most
+            || self.points.front().is_some_and(|first| first.at < point.at - SPAN_SECS)
+        {
             self.points.pop_front();
         }
     }

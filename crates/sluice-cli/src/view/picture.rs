@@ -148,7 +148,9 @@ impl Picture {
         let mut faults = Vec::new();
         for row in &survey.leases {
             match &row.lease {
-                Ok(lease) => other_rows.entry(lease.dimension()).or_default().leases.push((lease, row.is_inline)),
+                Ok(lease) => {
+                    other_rows.entry(lease.dimension()).or_default().leases.push((lease, row.is_inline))
+                }
                 Err(error) => faults.push(fault(&row.key, RowKind::Lease, error)),
             }
         }

@@ -109,11 +109,31 @@ mod tests {
 
     #[test]
     fn surveys_take_a_tenth_of_the_time_and_a_hundred_units_a_second_at_most() {
-        assert_eq!(pace(SECOND, Duration::from_millis(20), 0.5), SECOND, "a small table is read every second");
-        assert_eq!(pace(SECOND, Duration::from_millis(700), 0.5), Duration::from_secs(7), "a slow one less often");
-        assert_eq!(pace(SECOND, Duration::from_millis(300), 1_280.0), Duration::from_millis(12_800), "and a large one");
-        assert_eq!(pace(Duration::from_secs(30), SECOND, 500.0), Duration::from_secs(30), "never before its time");
-        assert_eq!(pace(SECOND, SECOND, f64::NAN), NONSENSE, "an answer that makes no sense costs little too");
+        assert_eq!(
+            pace(SECOND, Duration::from_millis(20), 0.5),
+            SECOND,
+            "a small table is read every second"
+        );
+        assert_eq!(
+            pace(SECOND, Duration::from_millis(700), 0.5),
+            Duration::from_secs(7),
+            "a slow one less often"
+        );
+        assert_eq!(
+            pace(SECOND, Duration::from_millis(300), 1_280.0),
+            Duration::from_millis(12_800),
+            "and a large one"
+        );
+        assert_eq!(
+            pace(Duration::from_secs(30), SECOND, 500.0),
+            Duration::from_secs(30),
+            "never before its time"
+        );
+        assert_eq!(
+            pace(SECOND, SECOND, f64::NAN),
+            NONSENSE,
+            "an answer that makes no sense costs little too"
+        );
     }
 
     #[test]

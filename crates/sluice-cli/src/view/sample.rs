@@ -63,7 +63,8 @@ impl Row {
         Self { name: name.into(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() }
     }
 
-    /// The same bucket with a share of this capacity and level, in millionths, and of this rate, in tokens a second.
+    /// The same bucket with a share of this capacity and level, in millionths, and of this rate, in tokens a
+    /// second.
     pub(crate) fn share(self, share: &'static str, line: (i64, i64), rate: i64) -> Self {
         self.share_that_lent(share, line, rate, 12)
     }
@@ -134,7 +135,13 @@ pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_s
 }
 
 /// A lease of one slot that a caller of another share borrowed.
-pub(crate) fn lease_that_borrowed(share: &str, name: &str, id: &str, since_secs: u32, until_secs: u32) -> LeaseRow {
+pub(crate) fn lease_that_borrowed(
+    share: &str,
+    name: &str,
+    id: &str,
+    since_secs: u32,
+    until_secs: u32,
+) -> LeaseRow {
     let (since, until) = (Timestamp::from_secs(since_secs), Timestamp::from_secs(until_secs));
     let borrowing = Borrowing { by: Some(ShareName::new(share).unwrap()), leaves: Amount::ZERO };
     let id = LeaseId::new(id.into()).unwrap();
@@ -152,7 +159,8 @@ pub(crate) fn swept(ended_secs: &[u32]) -> SweepLog {
         }
     }
 
-    let line = |secs: &u32| SweepRecord { at: Timestamp::from_secs(*secs), ..SweepRecord::default() }.to_string();
+    let line =
+        |secs: &u32| SweepRecord { at: Timestamp::from_secs(*secs), ..SweepRecord::default() }.to_string();
     SweepLog::read(&Lines(ended_secs.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 

@@ -67,7 +67,13 @@ impl ShareView {
             is_background: line.is_background,
             used_per_sec: None,
             lent_per_sec: None,
-            slots: Some(ShareOfSlots { held, lent, borrowed, is_closed: line.is_closed, has_row: line.free.is_some() }),
+            slots: Some(ShareOfSlots {
+                held,
+                lent,
+                borrowed,
+                is_closed: line.is_closed,
+                has_row: line.free.is_some(),
+            }),
         }
     }
 
@@ -80,7 +86,9 @@ impl ShareView {
             let used = UseBounds::of_line(seen, *then, line).filter(|_| !is_lowered)?;
             Some((*then, used.least))
         });
-        let lent = seen.as_ref().map(|(then, seen)| (*then, tokens(line.lent().minus(seen.lent()).max(Amount::ZERO))));
+        let lent = seen
+            .as_ref()
+            .map(|(then, seen)| (*then, tokens(line.lent().minus(seen.lent()).max(Amount::ZERO))));
         Self {
             name: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
             capacity: tokens(line.limit().capacity()),

@@ -66,9 +66,16 @@ fn use_is_told_from_the_second_survey_on() {
     let last = first.clone().tokens(400_000_000).number("version", "9");
     let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
     let bucket = bucket(&view, TPM);
-    assert_eq!((bucket.used_per_sec, bucket.used_is_least, bucket.writes_per_sec), (Some(300.0), false, Some(4.5)));
-    let used: Vec<_> =
-        view.series(TPM).unwrap().points().map(|point| (point.at, point.used.map(|used| used.per_sec))).collect();
+    assert_eq!(
+        (bucket.used_per_sec, bucket.used_is_least, bucket.writes_per_sec),
+        (Some(300.0), false, Some(4.5))
+    );
+    let used: Vec<_> = view
+        .series(TPM)
+        .unwrap()
+        .points()
+        .map(|point| (point.at, point.used.map(|used| used.per_sec)))
+        .collect();
     assert_eq!(used, [(10.0, None), (12.0, Some(300.0))]);
 }
 
@@ -83,7 +90,8 @@ fn shares_are_told_with_what_is_used_and_lent_of_them() {
     let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
     let bucket = bucket(&view, TPM);
     assert_eq!((bucket.capacity, bucket.used_per_sec), (6_500.0, Some(400.0)));
-    let shares: Vec<_> = bucket.shares.iter().map(|share| (share.name.as_str(), share.used_per_sec)).collect();
+    let shares: Vec<_> =
+        bucket.shares.iter().map(|share| (share.name.as_str(), share.used_per_sec)).collect();
     assert_eq!(shares, [("search", Some(100.0)), ("common", Some(300.0))]);
     assert_eq!(bucket.shares[0].lends_above, 125.0);
     assert_eq!(bucket.shares[0].lent_per_sec, Some(30.0), "sixty in two seconds");
@@ -118,7 +126,10 @@ fn shares_of_slots_are_told_with_what_is_lent_and_borrowed() {
     };
     // The row of `batch` has not grown to its two yet.
     let batch = of("batch", (2.0, 0.0, 1.0), (0.0, 1.0));
-    assert_eq!(told, [batch, of("search", (5.0, 3.0, 2.0), (1.0, 1.0)), of("common", (3.0, 1.0, 2.0), (1.0, 0.0))]);
+    assert_eq!(
+        told,
+        [batch, of("search", (5.0, 3.0, 2.0), (1.0, 1.0)), of("common", (3.0, 1.0, 2.0), (1.0, 0.0))]
+    );
     let by: Vec<_> = bucket.holders.iter().map(|holder| holder.borrowed_by.as_deref()).collect();
     assert_eq!(by, [None, Some("search")]);
 }
@@ -129,7 +140,8 @@ fn holders_are_told_with_those_that_ended_in_front() {
     let full = slots().tokens(1_000_000);
     let view = view([survey(100, &[full], leases(), &[])]);
     let bucket = bucket(&view, SLOTS);
-    let who: Vec<_> = bucket.holders.iter().map(|holder| (holder.caller.as_deref(), holder.has_ended)).collect();
+    let who: Vec<_> =
+        bucket.holders.iter().map(|holder| (holder.caller.as_deref(), holder.has_ended)).collect();
     assert_eq!(who, [(Some("worker-1"), true), (Some("worker-2"), false)]);
     assert_eq!((bucket.leases, bucket.held, bucket.ended, bucket.level), (2, 2.0, 1, 1.0));
     assert_eq!((bucket.holders[1].since, bucket.holders[1].until), (Some(90.0), 150.0));
@@ -150,7 +162,8 @@ fn a_lease_has_ended_by_every_clock_and_is_overdue_after_two_sweeps() {
 #[test]
 fn what_a_sweep_measured_stands_beside_its_bucket() {
     let load = |refused| {
-        let load = Row::load(SLOTS).number("pending", "2").number("measured_at", "90").number("sequence", "3");
+        let load =
+            Row::load(SLOTS).number("pending", "2").number("measured_at", "90").number("sequence", "3");
         load.number("drain_rate", "0.25").number("refused", refused)
     };
     let at = |at, refused| survey(at, &[slots()], vec![], &[load(refused)]);
@@ -177,12 +190,18 @@ fn refusals_are_shown_between_two_reports_of_them() {
             assert!(refused.is_some_and(|refused| (0.5..=4.0).contains(&refused)), "{at}: {refused:?}");
         }
     }
-    assert!(bucket(&view, SLOTS).refused_per_sec.is_some_and(|refused| (1.0..3.0).contains(&refused)), "2 a second");
+    assert!(
+        bucket(&view, SLOTS).refused_per_sec.is_some_and(|refused| (1.0..3.0).contains(&refused)),
+        "2 a second"
+    );
 }
 
 #[test]
 fn cool_down_drift_and_a_lower_limit_are_told() {
-    let rate = tpm().number("blocked_until", "160").number("vendor_limit", "3000").number("vendor_limit_window", "60");
+    let rate = tpm()
+        .number("blocked_until", "160")
+        .number("vendor_limit", "3000")
+        .number("vendor_limit_window", "60");
     let drifting = slots().number("drift", "-1").number("drift_seen_at", "90").number("counted", "0");
     let over = rate.clone().number("blocked_until", "100");
     let view = view([survey(100, &[rate, drifting], vec![], &[])]);
@@ -199,7 +218,8 @@ fn cool_down_drift_and_a_lower_limit_are_told() {
 fn rows_that_cannot_be_read_are_told_and_hide_no_other() {
     let broken = Row::rate("broken#rpm", 1_000_000, 0);
     let load = Row::load(SLOTS).number("drain_rate", "many");
-    let view = view([survey(10, &[broken, slots()], vec![lease("gone#concurrent", "a", "w", 0, 60)], &[load])]);
+    let view =
+        view([survey(10, &[broken, slots()], vec![lease("gone#concurrent", "a", "w", 0, 60)], &[load])]);
     let picture = view.picture.as_ref().unwrap();
     let faults: Vec<_> = picture.faults.iter().map(|fault| (fault.key.as_str(), fault.row)).collect();
     assert_eq!(faults, [("broken#rpm", RowKind::Bucket), (SLOTS, RowKind::Load)]);
@@ -239,7 +259,9 @@ fn a_series_keeps_an_hour_and_forgets_a_bucket_that_is_gone() {
 /// A gap of ten seconds, in which thirty tokens a second were taken.
 #[test]
 fn what_was_taken_between_two_surveys_is_spread_over_the_time_between_them() {
-    let at = |at, taken: i64| survey(at, &[tpm().tokens(5_000_000_000 - taken * 1_000_000).writes(taken)], vec![], &[]);
+    let at = |at, taken: i64| {
+        survey(at, &[tpm().tokens(5_000_000_000 - taken * 1_000_000).writes(taken)], vec![], &[])
+    };
     let view = view([at(10, 0), at(11, 90), at(21, 390), at(22, 390)]);
     let used = view.series(TPM).unwrap().used(22.0, 16.0, 8);
     let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();

@@ -30,7 +30,8 @@ impl UseBounds {
         // If replies of the vendor lowered the level, no call of ours took that amount.
         let observed = tokens(last.observed().minus(first.observed()));
         let lines = first.every_line().into_iter().zip(last.every_line());
-        let used: Option<Vec<Self>> = lines.map(|(first, last)| Self::of_line(&first, first_at, &last)).collect();
+        let used: Option<Vec<Self>> =
+            lines.map(|(first, last)| Self::of_line(&first, first_at, &last)).collect();
         let sum = |sum: Self, one: Self| Self { least: sum.least + one.least, most: sum.most + one.most };
         let used = used?.into_iter().fold(Self { least: 0.0, most: 0.0 }, sum);
         Some(Self { least: (used.least - observed).max(0.0), most: (used.most - observed).max(0.0) })
@@ -57,7 +58,8 @@ impl UseBounds {
         if !has_moved || expected < first.limit().capacity() {
             return Some(lost);
         }
-        let flowed_back = per_second(first.limit().refill_rate()) * last.anchor().since(first_at).as_secs_f64();
+        let flowed_back =
+            per_second(first.limit().refill_rate()) * last.anchor().since(first_at).as_secs_f64();
         let forgotten = tokens(first.level(first_at)) + flowed_back - tokens(expected);
         Some(Self { most: lost.least + forgotten.max(0.0), ..lost })
     }
@@ -100,7 +102,11 @@ mod tests {
         }
 
         fn bucket(self) -> Bucket {
-            Row::rate("openai#tpm", CAPACITY, RATE).tokens(self.tokens).anchor(self.anchor).writes(self.writes).bucket()
+            Row::rate("openai#tpm", CAPACITY, RATE)
+                .tokens(self.tokens)
+                .anchor(self.anchor)
+                .writes(self.writes)
+                .bucket()
         }
     }
 
@@ -149,7 +155,11 @@ mod tests {
         let mut last = first;
         last.take(20_000_000, 5_000_000);
         let used = UseBounds::between(&first.bucket(), Timestamp::from_secs(4), &last.bucket()).unwrap();
-        assert_eq!((used.least, used.most), (20.0, 25.0), "five flowed over the brim from the reading to the call");
+        assert_eq!(
+            (used.least, used.most),
+            (20.0, 25.0),
+            "five flowed over the brim from the reading to the call"
+        );
     }
 
     #[test]
@@ -170,7 +180,9 @@ mod tests {
 
     #[test]
     fn of_slots_the_grants_count_and_not_the_level() {
-        let slots = |free: i64, writes| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000).writes(writes);
+        let slots = |free: i64, writes| {
+            Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000).writes(writes)
+        };
         let between = |first: &Row, last: &Row| {
             UseBounds::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket())
                 .map(|used| (used.least, used.most))
@@ -178,7 +190,11 @@ mod tests {
         let granted = |slots: f64| Some((slots, slots));
         let (first, last) = (slots(2, 90).number("admitted", "40"), slots(2, 104).number("admitted", "47"));
         assert_eq!(between(&first, &last), granted(7.0));
-        assert_eq!(between(&slots(5, 0), &slots(3, 2).number("admitted", "2")), granted(2.0), "the first were granted");
+        assert_eq!(
+            between(&slots(5, 0), &slots(3, 2).number("admitted", "2")),
+            granted(2.0),
+            "the first were granted"
+        );
         assert_eq!(between(&slots(5, 0), &slots(3, 2)), None, "nobody counts them");
         assert_eq!(between(&slots(5, 2), &slots(5, 2)), granted(0.0), "nobody wrote");
     }

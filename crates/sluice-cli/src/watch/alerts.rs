@@ -11,7 +11,8 @@ use crate::view::{Cost, FaultView, Picture, RowKind, View};
 pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
     let name = Span::styled(format!(" {} ", view.table), STRONG);
     let Some(picture) = &view.picture else { return name.into() };
-    let leases: usize = picture.buckets.iter().map(|bucket| bucket.leases).sum::<usize>() + picture.stray_leases;
+    let leases: usize =
+        picture.buckets.iter().map(|bucket| bucket.leases).sum::<usize>() + picture.stray_leases;
     let mut counts = format!(" {}, {}", count(picture.buckets.len(), "bucket"), count(leases, "lease"));
     if picture.tickets > 0 {
         counts += &format!(", {}", count(picture.tickets, "ticket"));
@@ -82,7 +83,8 @@ fn unreadable(faults: &[FaultView]) -> Option<String> {
         [] | [_] => (format!("{} ({})", first.key, first.error), 1),
         several => (several.join(", "), several.len()),
     };
-    let more = if faults.len() > named { format!(", and {} more", faults.len() - named) } else { String::new() };
+    let more =
+        if faults.len() > named { format!(", and {} more", faults.len() - named) } else { String::new() };
     Some(format!("cannot be read: {names}{more}"))
 }
 

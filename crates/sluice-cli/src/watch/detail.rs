@@ -25,8 +25,12 @@ pub(super) fn draw(
     now: f64,
 ) {
     let Some(bucket) = picture.buckets.iter().find(|bucket| bucket.name == name) else {
-        let fault = picture.faults.iter().find(|fault| fault.key == name).map(|fault| format!(": {}", fault.error));
-        let gone = format!(" {name}: the table has no such bucket, or it cannot be read{}", fault.unwrap_or_default());
+        let fault =
+            picture.faults.iter().find(|fault| fault.key == name).map(|fault| format!(": {}", fault.error));
+        let gone = format!(
+            " {name}: the table has no such bucket, or it cannot be read{}",
+            fault.unwrap_or_default()
+        );
         lines(buffer, area, [Line::styled(gone, Style::new().fg(BAD))]);
         return;
     };
@@ -52,7 +56,8 @@ fn rows(facts: &[Line<'_>]) -> u16 {
 
 /// The bucket's name and limits, and the level as a bar of two rows.
 fn top(bucket: &BucketView, width: usize, now: f64) -> Vec<Line<'static>> {
-    let mut first = vec![Span::styled(format!(" {}  ", bucket.name), STRONG), Span::styled(limits(bucket), FAINT)];
+    let mut first =
+        vec![Span::styled(format!(" {}  ", bucket.name), STRONG), Span::styled(limits(bucket), FAINT)];
     for (text, style) in remarks(bucket, now) {
         first.push("  ".into());
         first.push(Span::styled(text, style));
@@ -71,7 +76,8 @@ fn limits(bucket: &BucketView) -> String {
     if bucket.is_concurrent() {
         let whole: f64 = bucket.shares.iter().map(|share| share.capacity).sum();
         let of_them = format!("{} at once, {} of them in no share", amount(whole), amount(*capacity));
-        let at_once = if bucket.shares.is_empty() { format!("{} at once", amount(*capacity)) } else { of_them };
+        let at_once =
+            if bucket.shares.is_empty() { format!("{} at once", amount(*capacity)) } else { of_them };
         return format!("{at_once}, {cost} a call");
     }
     let (capacity, refilled) = (amount(*capacity), rate(*refill_rate));
@@ -95,7 +101,11 @@ fn standing(bucket: &BucketView) -> Line<'static> {
         Span::styled(format!("  {share:.0} %"), FAINT),
     ];
     if bucket.wait_secs > 0.0 {
-        let why = if bucket.level < 0.0 { "booked ahead: the next start" } else { "less than a call costs: the next" };
+        let why = if bucket.level < 0.0 {
+            "booked ahead: the next start"
+        } else {
+            "less than a call costs: the next"
+        };
         let wait = format!("  {why} is in {}", words::wait(bucket.wait_secs));
         spans.push(Span::styled(wait, Style::new().fg(BAD)));
     }
@@ -109,10 +119,14 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, view: &View, bucket: &BucketView,
     let secs = known.clamp(*CHART_SECS.start(), *CHART_SECS.end());
     let values = series.used(at, secs, columns);
     let taken = if bucket.is_concurrent() { "granted" } else { "used" };
-    let writes = bucket.writes_per_sec.map_or_else(String::new, |writes| format!(", writes/s {}", rate(writes)));
+    let writes =
+        bucket.writes_per_sec.map_or_else(String::new, |writes| format!(", writes/s {}", rate(writes)));
     let title = Line::from_iter([
         Span::styled(format!(" {taken}/s {}", used(bucket)), STRONG),
-        Span::styled(format!("{writes}; highest {} in the last {}", rate(figure::highest(&values)), span(secs)), FAINT),
+        Span::styled(
+            format!("{writes}; highest {} in the last {}", rate(figure::highest(&values)), span(secs)),
+            FAINT,
+        ),
     ]);
     let rows = usize::from(area.height.saturating_sub(2));
     let chart = figure::chart(&values, rows).into_iter();
@@ -138,8 +152,11 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
         fact("drift", format!("slots {what}: {}; {then}", amount(drift.abs())), scarce);
     }
     if let Some(reported) = &bucket.vendor_limit {
-        let window =
-            if reported.window_secs > 0.0 { format!(" in {}", span(reported.window_secs)) } else { String::new() };
+        let window = if reported.window_secs > 0.0 {
+            format!(" in {}", span(reported.window_secs))
+        } else {
+            String::new()
+        };
         let when = relative(reported.at, now);
         let lower = if reported.is_lower { ", lower than the bucket's" } else { "" };
         let style = if reported.is_lower { scarce } else { plain };
@@ -149,8 +166,13 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
         fact("load", measured(load, now), plain);
         fact("refused", refused_text(load, bucket), plain);
         if load.leaked > 0.0 {
-            let since = load.still_since.map_or_else(String::new, |since| format!(" for {}", span(now - since)));
-            fact("leak", format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)), bad);
+            let since =
+                load.still_since.map_or_else(String::new, |since| format!(" for {}", span(now - since)));
+            fact(
+                "leak",
+                format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)),
+                bad,
+            );
         }
     } else if bucket.is_concurrent() {
         fact("load", "not measured yet: the next sweep measures it".into(), FAINT);
@@ -165,8 +187,9 @@ fn share_text(share: &ShareView) -> String {
     let background = if share.is_background { ", background" } else { "" };
     let (level, capacity) = (amount(share.level), amount(share.capacity));
     if let Some(slots) = share.slots {
-        let part =
-            |what: &str, slots: f64| if slots > 0.0 { format!(", {what} {}", amount(slots)) } else { String::new() };
+        let part = |what: &str, slots: f64| {
+            if slots > 0.0 { format!(", {what} {}", amount(slots)) } else { String::new() }
+        };
         let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
         let closed = match slots {
             ShareOfSlots { is_closed: true, .. } => ", closed",
@@ -178,21 +201,34 @@ fn share_text(share: &ShareView) -> String {
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
     let lent = share.lent_per_sec.filter(|lent| *lent > 0.0);
     let lent = lent.map_or_else(String::new, |lent| format!(", lent/s {}", rate(lent)));
-    format!("{}: {level} of {capacity}, {} a second{used}{lent}{background}", share.name, rate(share.refill_rate))
+    format!(
+        "{}: {level} of {capacity}, {} a second{used}{lent}{background}",
+        share.name,
+        rate(share.refill_rate)
+    )
 }
 
 fn measured(load: &LoadView, now: f64) -> String {
     let Some(at) = load.measured_at else { return "not measured yet: the next sweep measures it".into() };
-    let drain =
-        load.drain_rate.map_or_else(|| "drain rate not known yet".into(), |drain| format!("{}/s drain", rate(drain)));
+    let drain = load
+        .drain_rate
+        .map_or_else(|| "drain rate not known yet".into(), |drain| format!("{}/s drain", rate(drain)));
     let since = load.pending_since.map_or_else(String::new, |since| format!(" since {}", span(now - since)));
-    format!("{} pending{since}, {drain}; measurement {} was {}", amount(load.pending), load.sequence, relative(at, now))
+    format!(
+        "{} pending{since}, {drain}; measurement {} was {}",
+        amount(load.pending),
+        load.sequence,
+        relative(at, now)
+    )
 }
 
 fn refused_text(load: &LoadView, bucket: &BucketView) -> String {
     let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
-    let crowd =
-        if load.crowd > 0 { format!(", slots wanted by {}", count(load.crowd, "process")) } else { String::new() };
+    let crowd = if load.crowd > 0 {
+        format!(", slots wanted by {}", count(load.crowd, "process"))
+    } else {
+        String::new()
+    };
     format!("{}{lately} so far{crowd}; expired holders: {}", load.refused, load.expired_holders)
 }
 
@@ -213,15 +249,19 @@ fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: 
 }
 
 fn part(bucket: &BucketView, scrolled: usize) -> String {
-    let named =
-        if bucket.leases > MOST_HOLDERS { format!("; the {MOST_HOLDERS} that end first") } else { String::new() };
+    let named = if bucket.leases > MOST_HOLDERS {
+        format!("; the {MOST_HOLDERS} that end first")
+    } else {
+        String::new()
+    };
     if scrolled > 0 { format!("{named}; from number {}", scrolled + 1) } else { named }
 }
 
 fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
     let unknown = if holder.is_inline { "(inline)" } else { "?" };
     let name = holder.caller.as_deref().unwrap_or(unknown);
-    let borrowed = holder.borrowed_by.as_ref().map_or_else(String::new, |share| format!(", borrowed by {share}"));
+    let borrowed =
+        holder.borrowed_by.as_ref().map_or_else(String::new, |share| format!(", borrowed by {share}"));
     // The name is cut first.
     let room = who.saturating_sub(borrowed.chars().count()).max(who / 3);
     let caller = cut(&format!("{}{borrowed}", cut(name, room)), who);

@@ -42,7 +42,8 @@ impl Widths {
     /// Names come first, in full. Gauge and sparkline share the rest. On a narrow screen they go first, then
     /// the room for remarks; names are cut last.
     fn of(width: u16, buckets: &[&BucketView], is_live: bool) -> Self {
-        let longest = |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
+        let longest =
+            |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
         let level = longest(|bucket| level(bucket).chars().count()).max(9);
         let most = usize::from(width).saturating_sub(FIXED + level);
         let name = longest(|bucket| bucket.name.chars().count()).clamp(6, most.max(6));
@@ -77,7 +78,14 @@ fn level(bucket: &BucketView) -> String {
     format!("{}/{}", amount(bucket.level), amount(bucket.capacity))
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Picture, rows: &Rows<'_>, now: f64) {
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    view: &View,
+    picture: &Picture,
+    rows: &Rows<'_>,
+    now: f64,
+) {
     let Rows { filter, sort, selected, is_live } = *rows;
     let buckets = shown(&picture.buckets, filter, sort, now);
     let widths = Widths::of(area.width, &buckets, is_live);
@@ -124,7 +132,14 @@ fn header(widths: Widths) -> Line<'static> {
     Line::styled(text, FAINT)
 }
 
-fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: f64, now: f64) -> Line<'static> {
+fn row(
+    view: &View,
+    bucket: &BucketView,
+    widths: Widths,
+    is_selected: bool,
+    at: f64,
+    now: f64,
+) -> Line<'static> {
     let Widths { name, gauge, level: level_width, sparkline, end, has_load, has_remarks } = widths;
     let cursor = if is_selected { "▸ " } else { "  " };
     let marked = if is_selected { STRONG.add_modifier(Modifier::REVERSED) } else { STRONG };
@@ -135,10 +150,13 @@ fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: 
         spans.push(" ".into());
     }
     spans.push(format!("{:<level_width$} {:>6} ", level(bucket), used(bucket)).into());
-    let history =
-        view.series(&bucket.name).map(|series| series.used(at, SPARKLINE_SECS, sparkline)).unwrap_or_default();
+    let history = view
+        .series(&bucket.name)
+        .map(|series| series.used(at, SPARKLINE_SECS, sparkline))
+        .unwrap_or_default();
     spans.push(Span::styled(format!("{:<sparkline$} ", figure::sparkline(&history)), Style::new().fg(USE)));
-    let holders = if bucket.leases == 0 && !bucket.is_concurrent() { "-".into() } else { amount_of(bucket.leases) };
+    let holders =
+        if bucket.leases == 0 && !bucket.is_concurrent() { "-".into() } else { amount_of(bucket.leases) };
     spans.push(format!("{holders:>4} ").into());
     spans.push(waiting(bucket, now));
     if has_load {
@@ -176,7 +194,11 @@ fn load(bucket: &BucketView) -> [Span<'static>; 3] {
     let cell = |value: Option<String>| Span::raw(format!(" {:>7}", value.unwrap_or_else(|| "-".into())));
     let load = bucket.load.as_ref();
     [
-        cell(bucket.refused_per_sec.map(|refused| if refused > 0.0 { rate(refused) + "/s" } else { "0".into() })),
+        cell(
+            bucket
+                .refused_per_sec
+                .map(|refused| if refused > 0.0 { rate(refused) + "/s" } else { "0".into() }),
+        ),
         cell(load.and_then(|load| load.drain_rate).map(rate)),
         cell(load.map(|load| amount(load.pending))),
     ]

@@ -110,7 +110,12 @@ mod tests {
     #[test]
     fn a_frame_without_colour_keeps_what_is_bold() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 5, 1));
-        buffer.set_string(0, 0, "level", Style::new().fg(Color::Red).bg(Color::Blue).add_modifier(Modifier::BOLD));
+        buffer.set_string(
+            0,
+            0,
+            "level",
+            Style::new().fg(Color::Red).bg(Color::Blue).add_modifier(Modifier::BOLD),
+        );
         without_colour(&mut buffer);
         let style = buffer.content[0].style();
         assert_eq!((style.fg, style.bg), (Some(Color::Reset), Some(Color::Reset)));

@@ -31,7 +31,12 @@ pub(super) enum Form {
     Json,
 }
 
-pub(super) async fn print(table: &str, mut reader: SurveyReader, screen: Screen, form: Form) -> Result<(), Failure> {
+pub(super) async fn print(
+    table: &str,
+    mut reader: SurveyReader,
+    screen: Screen,
+    form: Form,
+) -> Result<(), Failure> {
     let mut view = View::new(table);
     let first = reader.next().await;
     let pause = first.every;

@@ -89,7 +89,9 @@ impl Screen {
             (Page::Help, _) => help(buffer, page),
             (_, None) => line(buffer, page, &Line::styled(" reading the table …", FAINT)),
             (Page::List, Some(picture)) => list::draw(buffer, page, view, picture, &self.list(), now),
-            (Page::Bucket(name), Some(picture)) => detail::draw(buffer, page, view, picture, name, self.scrolled, now),
+            (Page::Bucket(name), Some(picture)) => {
+                detail::draw(buffer, page, view, picture, name, self.scrolled, now)
+            }
         }
         if let Some(picture) = &view.picture {
             line(buffer, cost, &alerts::cost(&picture.cost));
@@ -108,10 +110,12 @@ impl Screen {
     fn keys(&self) -> Line<'static> {
         if self.is_typing {
             let hint = Span::styled("  Enter keeps it, Esc drops it", FAINT);
-            return vec![Span::styled(" filter: ", STRONG), self.filter.clone().into(), "▏".into(), hint].into();
+            return vec![Span::styled(" filter: ", STRONG), self.filter.clone().into(), "▏".into(), hint]
+                .into();
         }
         let sort = format!("sort: {}", self.sort.name());
-        let filter = if self.filter.is_empty() { "filter".into() } else { format!("filter: {}", self.filter) };
+        let filter =
+            if self.filter.is_empty() { "filter".into() } else { format!("filter: {}", self.filter) };
         let keys: Vec<(&str, String)> = match self.page {
             Page::List => vec![
                 ("q", "quit".into()),
@@ -122,7 +126,12 @@ impl Screen {
                 ("?", "help".into()),
             ],
             Page::Bucket(_) => {
-                vec![("q", "quit".into()), ("Esc", "back".into()), ("↑↓", "holders".into()), ("?", "help".into())]
+                vec![
+                    ("q", "quit".into()),
+                    ("Esc", "back".into()),
+                    ("↑↓", "holders".into()),
+                    ("?", "help".into()),
+                ]
             }
             Page::Help => vec![("q", "quit".into()), ("Esc", "back".into())],
         };
@@ -202,8 +211,11 @@ impl Screen {
                 self.selected = names.into_iter().nth(to);
             }
             Page::Bucket(name) => {
-                let bucket =
-                    view.picture.iter().flat_map(|picture| &picture.buckets).find(|bucket| bucket.name == *name);
+                let bucket = view
+                    .picture
+                    .iter()
+                    .flat_map(|picture| &picture.buckets)
+                    .find(|bucket| bucket.name == *name);
                 let most = bucket.map_or(0, |bucket| bucket.holders.len().saturating_sub(1));
                 self.scrolled = self.scrolled.saturating_add_signed(by).min(most);
             }
@@ -228,7 +240,8 @@ fn parts(area: Rect, has_keys: bool) -> [Rect; 5] {
 }
 
 fn help(buffer: &mut Buffer, area: Rect) {
-    let rows =
-        HELP.iter().map(|(key, what)| Line::from_iter([Span::styled(format!("  {key:<12} "), STRONG), (*what).into()]));
+    let rows = HELP
+        .iter()
+        .map(|(key, what)| Line::from_iter([Span::styled(format!("  {key:<12} "), STRONG), (*what).into()]));
     lines(buffer, area, rows);
 }

@@ -62,9 +62,15 @@ pub(super) fn wait(bucket: &BucketView, now: f64) -> f64 {
 }
 
 /// The buckets whose name contains `filter`, in any case of letters.
-pub(super) fn shown<'a>(buckets: &'a [BucketView], filter: &str, sort: Sort, now: f64) -> Vec<&'a BucketView> {
+pub(super) fn shown<'a>(
+    buckets: &'a [BucketView],
+    filter: &str,
+    sort: Sort,
+    now: f64,
+) -> Vec<&'a BucketView> {
     let filter = filter.to_lowercase();
-    let mut shown: Vec<_> = buckets.iter().filter(|bucket| bucket.name.to_lowercase().contains(&filter)).collect();
+    let mut shown: Vec<_> =
+        buckets.iter().filter(|bucket| bucket.name.to_lowercase().contains(&filter)).collect();
     shown.sort_by(|a, b| sort.compare(a, b, now));
     shown
 }

@@ -21,7 +21,9 @@ const NOW: f64 = 43_200.0;
 const SLOTS: &str = "elevenlabs#concurrent";
 
 fn requests(name: &str, capacity: i64, tokens: i64) -> Row {
-    Row::rate(name, capacity * 1_000_000, 10).tokens(tokens * 1_000_000).anchor(i64::from(NOW_SECS) * 1_000_000)
+    Row::rate(name, capacity * 1_000_000, 10)
+        .tokens(tokens * 1_000_000)
+        .anchor(i64::from(NOW_SECS) * 1_000_000)
 }
 
 /// A busy table, `ago` seconds before the last survey.
@@ -31,7 +33,10 @@ fn rows(ago: i64) -> (Vec<Row>, Vec<LeaseRow>, Vec<Row>) {
         requests("openai#gpt-4o-mini#tpm", 30_000, 12_000 + ago * ago * 10).writes(99 - ago),
         requests("openai#rpm", 500, ago * 20 - 50).writes(99 - ago),
         requests("vendor#with-a-long-name#rpm", 100, 30).number("blocked_until", "43212"),
-        Row::slots(SLOTS, 5).tokens(2_000_000).number("admitted", &(90 - ago * 2).to_string()).writes(99 - ago),
+        Row::slots(SLOTS, 5)
+            .tokens(2_000_000)
+            .number("admitted", &(90 - ago * 2).to_string())
+            .writes(99 - ago),
         Row::slots("deepgram#concurrent", 4)
             .number("drift", "1")
             .number("drift_seen_at", "43000")
@@ -77,7 +82,8 @@ fn frame(screen: &Screen, view: &View, width: u16, height: u16) -> String {
     let area = ratatui::layout::Rect::new(0, 0, width, height);
     let drawn = terminal.draw(|frame| screen.draw(frame.buffer_mut(), area, view, NOW)).unwrap();
     let rows = drawn.buffer.content().chunks(usize::from(width));
-    let text = |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
+    let text =
+        |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
     rows.map(|row| text(row).trim_end().to_owned() + "\n").collect()
 }
 
@@ -130,7 +136,10 @@ fn names_are_cut_last_and_stay_apart() {
     let cut = |width| twins.map(|name| words::Truncated::apart(twins.into_iter(), width).of(name, width));
     assert_eq!(cut(17), ["azur…est#rpm-live", "azur…ast#rpm-live", "azur…ast#tpm-live"]);
     let narrowest = words::Truncated::apart(["openai#rpm", "openai#tpm"].into_iter(), 6);
-    assert_eq!((narrowest.of("openai#rpm", 6), narrowest.of("openai#tpm", 6)), ("op…rpm".into(), "op…tpm".into()));
+    assert_eq!(
+        (narrowest.of("openai#rpm", 6), narrowest.of("openai#tpm", 6)),
+        ("op…rpm".into(), "op…tpm".into())
+    );
 }
 
 #[test]
@@ -213,7 +222,9 @@ fn help_explains_every_column_and_goes_away() {
     let (mut screen, view) = (screen(), view());
     press(&mut screen, &view, &letters("?"));
     let help = frame(&screen, &view, 80, 24);
-    for column in ["LEVEL", "USE/s", "HOLD", "WAIT", "REFUSED", "DRAIN/s", "PENDING", "cooling", "leak", "Esc"] {
+    for column in
+        ["LEVEL", "USE/s", "HOLD", "WAIT", "REFUSED", "DRAIN/s", "PENDING", "cooling", "leak", "Esc"]
+    {
         assert!(help.contains(column), "{help}");
     }
     press(&mut screen, &view, &letters("?"));
@@ -236,15 +247,17 @@ fn a_table_that_cannot_be_read_is_told_over_its_last_picture() {
 #[test]
 fn an_outage_says_what_is_the_matter_in_80_columns() {
     let mut view = view();
-    let message =
-        "dispatch failure: io error: client error (Connect): tcp connect error: Connection refused (os error 111)";
+    let message = "dispatch failure: io error: client error (Connect): tcp connect error: Connection refused (os error 111)";
     let error = StoreError::Unavailable { operation: "Scan", message: message.into(), maybe_applied: false };
     let at = Timestamp::from_secs(NOW_SECS - 12);
     view.take_in(SurveyReading { at, survey: Err(error), every: Duration::from_secs(5) });
     let narrow = frame(&screen(), &view, 80, 24);
     assert!(narrow.contains("(1 try): tcp connect error: Connection refused (os error 111)"), "{narrow}");
     let wide = frame(&screen(), &view, 300, 24);
-    assert!(wide.contains(&format!("DynamoDB is unavailable (Scan): {message}; check the network")), "{wide}");
+    assert!(
+        wide.contains(&format!("DynamoDB is unavailable (Scan): {message}; check the network")),
+        "{wide}"
+    );
 }
 
 #[test]
@@ -292,8 +305,10 @@ fn an_opened_bucket_shows_its_shares() {
 fn an_opened_bucket_of_slots_shows_what_its_shares_lend_and_borrow() {
     let mut view = View::new("table");
     let search = format!("{SLOTS}@search");
-    let rows =
-        [Row::slots(SLOTS, 3).tokens(1_000_000).slot_share("search", 5), Row::slots(&search, 5).tokens(2_000_000)];
+    let rows = [
+        Row::slots(SLOTS, 3).tokens(1_000_000).slot_share("search", 5),
+        Row::slots(&search, 5).tokens(2_000_000),
+    ];
     let leases = vec![
         lease(SLOTS, "a", "worker-1", NOW_SECS - 5, NOW_SECS + 60),
         lease_that_borrowed("search", SLOTS, "b", NOW_SECS - 5, NOW_SECS + 60),
@@ -326,7 +341,10 @@ fn words_are_short() {
     let text = ["0", "0", "0.5", "12.3", "100", "1234", "12.3k", "999.9k", "1.5M", "-500"];
     assert_eq!(amounts.map(words::amount), text);
     assert_eq!([0.0, 0.034, 0.999, 1.25].map(words::rate), ["0", "0.03", "1", "1.2"]);
-    assert_eq!([0.04, 9.9, 12.4, 150.0, 7_200.0, 864_000.0].map(words::span), ["0s", "9.9s", "12s", "2m", "2h", "10d"]);
+    assert_eq!(
+        [0.04, 9.9, 12.4, 150.0, 7_200.0, 864_000.0].map(words::span),
+        ["0s", "9.9s", "12s", "2m", "2h", "10d"]
+    );
     assert_eq!([104.0, 9.99, 99.9, 7_199.0].map(words::span), ["1m", "9.9s", "99s", "1h"], "rounded down");
     assert_eq!(
         (words::relative(0.0, 104.0), words::relative(5_999.0, 0.0)),

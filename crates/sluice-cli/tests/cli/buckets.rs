@@ -17,12 +17,17 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
     let bucket = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
     assert_eq!(bucket["capacity"], 50);
     assert!((1.0..1.5).contains(&bucket["level"].as_f64().unwrap()), "{bucket}");
-    let kind =
-        LIMITS.replace("capacity = 2", "capacity = 70").replace("\"concurrent\"", "\"requests\"\nwindow = \"1m\"");
+    let kind = LIMITS
+        .replace("capacity = 2", "capacity = 70")
+        .replace("\"concurrent\"", "\"requests\"\nwindow = \"1m\"");
     let kind = file("kind.toml", &kind);
     let refused = sandbox.run(&["buckets", "apply", kind.to_str().unwrap()]);
     assert!(text(&refused.stderr).contains("cannot change from concurrent"), "{}", text(&refused.stderr));
-    assert_eq!(sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"], 50, "nothing was applied");
+    assert_eq!(
+        sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"],
+        50,
+        "nothing was applied"
+    );
     let bad = file("bad.toml", &LIMITS.replace("\"1h\"", "\"soon\""));
     let output = sandbox.run(&["buckets", "apply", bad.to_str().unwrap()]);
     assert!(text(&output.stderr).contains("bad.toml:6: window = \"soon\""), "{}", text(&output.stderr));
@@ -71,9 +76,16 @@ fn a_person_is_asked_before_a_bucket_is_removed() {
         asked.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
         let output = asked.wait_with_output().unwrap();
         let said = text(&output.stdout);
-        assert!(said.contains("Remove openai#rpm from table ontopix-vendor-buckets-sandbox?"), "{answer:?}: {said}");
+        assert!(
+            said.contains("Remove openai#rpm from table ontopix-vendor-buckets-sandbox?"),
+            "{answer:?}: {said}"
+        );
         assert_eq!(said.contains("removed openai#rpm"), is_removed, "{answer:?}: {said}");
-        assert_eq!(!sandbox.run(&["buckets", "show", "openai#rpm"]).status.success(), is_removed, "{answer:?}");
+        assert_eq!(
+            !sandbox.run(&["buckets", "show", "openai#rpm"]).status.success(),
+            is_removed,
+            "{answer:?}"
+        );
     }
 }
 
@@ -85,7 +97,10 @@ fn a_file_can_require_a_protocol() {
     for raised in [2, 0] {
         let applied = sandbox.run(&["buckets", "apply", limits, "--protocol", "1"]);
         let said = text(&applied.stderr);
-        assert!(applied.status.success() && said.contains(&format!("required by {raised} more buckets")), "{said}");
+        assert!(
+            applied.status.success() && said.contains(&format!("required by {raised} more buckets")),
+            "{said}"
+        );
     }
     let unknown = sandbox.run(&["buckets", "apply", limits, "--protocol", "2"]);
     assert!(text(&unknown.stderr).contains("--protocol"), "a version sets no protocol that it does not know");
@@ -138,14 +153,19 @@ fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applie
 fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
     let sandbox = Sandbox::start(&[]);
     let bucket = |name: &str, capacity| {
-        format!("[[bucket]]\ndimension = \"{name}\"\ntype = \"requests\"\ncapacity = {capacity}\nrefill_rate = 50\n")
+        format!(
+            "[[bucket]]\ndimension = \"{name}\"\ntype = \"requests\"\ncapacity = {capacity}\nrefill_rate = 50\n"
+        )
     };
     let limits = file("tight.toml", &(bucket("a#rpm", 1) + &bucket("b#rpm", 2)));
     for options in [&["--dry-run"][..], &[]] {
         let applied = sandbox.run(&[&["buckets", "apply", limits.to_str().unwrap()], options].concat());
         let said = text(&applied.stderr);
         assert!(applied.status.success(), "{said}");
-        assert!(said.contains("a#rpm: capacity 1 has room for one call and is full again after 20 ms"), "{said}");
+        assert!(
+            said.contains("a#rpm: capacity 1 has room for one call and is full again after 20 ms"),
+            "{said}"
+        );
         assert!(!said.contains("b#rpm"), "{said}");
     }
     let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);
@@ -177,8 +197,10 @@ fn a_file_to_start_from_needs_no_table_and_is_applied_as_it_is() {
 fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() {
     let sandbox = Sandbox::start(&[]);
     let bucket = "[[bucket]]\ndimension = \"acme#rpm\"\ntype = \"requests\"\nlimit = 600\nwindow = \"10s\"\n";
-    let limits =
-        file("counted.toml", &format!("{bucket}counts = \"sliding\"\narrival_jitter = \"170ms\"\ncapacity = 2\n"));
+    let limits = file(
+        "counted.toml",
+        &format!("{bucket}counts = \"sliding\"\narrival_jitter = \"170ms\"\ncapacity = 2\n"),
+    );
     let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
     assert!(applied.contains("2 requests, 57.666 a second, 1 a call"), "{applied}");
     let shown = sandbox.json(&["buckets", "show", "acme#rpm", "--json"]);
@@ -190,7 +212,8 @@ fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() 
 #[test]
 fn a_bucket_of_tokens_without_a_cost_says_that_a_call_names_it() {
     let sandbox = Sandbox::start(&[]);
-    let bucket = "[[bucket]]\ndimension = \"acme#tpm\"\ntype = \"tokens\"\ncapacity = 600\nwindow = \"60s\"\n";
+    let bucket =
+        "[[bucket]]\ndimension = \"acme#tpm\"\ntype = \"tokens\"\ncapacity = 600\nwindow = \"60s\"\n";
     let limits = file("without_cost.toml", bucket);
     let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
     assert!(applied.contains("600 tokens, 10 a second, a call names its cost"), "{applied}");
@@ -205,8 +228,9 @@ fn a_bucket_of_tokens_without_a_cost_says_that_a_call_names_it() {
 #[test]
 fn a_file_to_start_from_knows_the_profiles_of_ones_own() {
     let profile = file("acme.toml", "vendor = \"acme\"\n");
-    let init =
-        |profile: &str| sluice().args(["buckets", "init", "acme"]).env("SLUICE_VENDORS", profile).output().unwrap();
+    let init = |profile: &str| {
+        sluice().args(["buckets", "init", "acme"]).env("SLUICE_VENDORS", profile).output().unwrap()
+    };
     let known = init(profile.to_str().unwrap());
     assert!(text(&known.stdout).contains("# dimension = \"acme#rpm\""), "{}", text(&known.stderr));
     let missing = init("missing.toml");

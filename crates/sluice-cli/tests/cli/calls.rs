@@ -18,9 +18,15 @@ fn an_acquire_says_granted_or_when_to_come_back() {
     let refused = sandbox.run(&["acquire", "openai#rpm", "--json"]);
     assert_eq!(refused.status.code(), Some(75), "EX_TEMPFAIL");
     let answer: Value = serde_json::from_str(&text(&refused.stdout)).unwrap();
-    assert_eq!((answer["outcome"].as_str(), answer["reason"].as_str()), (Some("retry_in"), Some("exhausted")));
+    assert_eq!(
+        (answer["outcome"].as_str(), answer["reason"].as_str()),
+        (Some("retry_in"), Some("exhausted"))
+    );
     assert!(answer["wait_seconds"].as_f64().unwrap() > 1_700.0);
-    assert_eq!((&answer["dimensions"][0], &answer["refused_by"]), (&"openai#rpm".into(), &"openai#rpm".into()));
+    assert_eq!(
+        (&answer["dimensions"][0], &answer["refused_by"]),
+        (&"openai#rpm".into(), &"openai#rpm".into())
+    );
     for (name, says) in [
         ("lease#x", "reserved"),
         ("openai#tpm", "no such bucket"),
@@ -80,7 +86,9 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     let not_a_program = sandbox.run(&["run", slot, "--", "/etc/passwd", "x"]);
     assert_eq!(not_a_program.status.code(), Some(126), "{}", text(&not_a_program.stderr));
     let mut holder = sandbox.command(&["run", slot, "--", "exec sleep 30"]).spawn().unwrap();
-    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
+    wait_until("the lease of the holder", || {
+        sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1
+    });
     let lease = &sandbox.json(&["leases", "--json", "--dimension", slot])[0];
     assert_eq!(lease["dimension"].as_str(), Some(slot));
     assert!(lease["caller"].as_str().unwrap().starts_with("exec"), "the command holds the slot: {lease}");
@@ -105,7 +113,11 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     assert!(said.contains("no free slot; try again in about ") && !said.contains("waiting for"), "{said}");
     Command::new("kill").arg(holder.id().to_string()).status().unwrap();
     assert_eq!(holder.wait().unwrap().code(), Some(143), "SIGTERM is passed on to the command");
-    assert_eq!(sandbox.json(&["leases", "--json"]).as_array().unwrap().len(), 0, "and the slot is given back");
+    assert_eq!(
+        sandbox.json(&["leases", "--json"]).as_array().unwrap().len(),
+        0,
+        "and the slot is given back"
+    );
 }
 
 /// Each refused process ends at once, and heals before.
@@ -114,8 +126,11 @@ fn a_killed_holders_slot_comes_back_to_a_script_that_asks_again_and_again() {
     let limits = file("killed.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
     let slot = "elevenlabs#concurrent";
-    let mut holder = sandbox.command(&["acquire", slot, "--hold", "60s"]).env("SLUICE_LEASE_TTL", "1").spawn().unwrap();
-    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
+    let mut holder =
+        sandbox.command(&["acquire", slot, "--hold", "60s"]).env("SLUICE_LEASE_TTL", "1").spawn().unwrap();
+    wait_until("the lease of the holder", || {
+        sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1
+    });
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(sandbox.run(&["acquire", slot]).status.code(), Some(75));
@@ -128,7 +143,10 @@ fn a_grant_without_a_limit_says_so_by_name() {
     let acquire = |more: &[&str]| {
         let mut command = sluice();
         command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", "http://127.0.0.1:9");
-        command.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env("SLUICE_ON_UNAVAILABLE", "allow");
+        command
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env("AWS_SECRET_ACCESS_KEY", "x")
+            .env("SLUICE_ON_UNAVAILABLE", "allow");
         command.args(["acquire", "openai#rpm"]).args(more).output().unwrap()
     };
     let granted = acquire(&[]);

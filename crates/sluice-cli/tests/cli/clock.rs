@@ -61,11 +61,15 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
 
         sandbox.stdout(&["acquire", "openai#rpm=2"]);
         let buckets = sandbox.json(&["buckets", "list", "--json"]);
-        let rpm = buckets.as_array().unwrap().iter().find(|bucket| bucket["dimension"] == "openai#rpm").unwrap();
+        let rpm =
+            buckets.as_array().unwrap().iter().find(|bucket| bucket["dimension"] == "openai#rpm").unwrap();
         let level: f64 = rpm["level"].as_f64().unwrap();
         assert!((0.0..0.1).contains(&level), "{secs}: {rpm}");
         let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
-        assert!(shown.contains("next      in 29 min") || shown.contains("next      in 30 min"), "{secs}: {shown}");
+        assert!(
+            shown.contains("next      in 29 min") || shown.contains("next      in 30 min"),
+            "{secs}: {shown}"
+        );
 
         let cooled = sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
         assert!(is_an_hour(&cooled), "{secs}: {cooled}");
@@ -81,7 +85,10 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
         assert_eq!(lease["ended"], false, "{secs}: {lease}");
         let shown = sandbox.stdout(&["leases"]);
         let lease = shown.lines().last().unwrap();
-        assert!((lease.contains(" in 5") || lease.contains(" in 6")) && !lease.contains(" h "), "{secs}: {lease}");
+        assert!(
+            (lease.contains(" in 5") || lease.contains(" in 6")) && !lease.contains(" h "),
+            "{secs}: {lease}"
+        );
 
         let answer = Dashboard::of(&sandbox).json("/api/picture");
         let age = answer["now"].as_f64().unwrap() - answer["picture"]["at"].as_f64().unwrap();

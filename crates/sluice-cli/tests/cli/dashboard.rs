@@ -86,7 +86,9 @@ fn the_picture_follows_the_table_and_tells_what_is_new() {
     let dashboard = Dashboard::of(&sandbox);
     assert_eq!(dashboard.level("openai#rpm"), Some(2.0), "the first to ask is told what is there");
     sandbox.stdout(&["acquire", "openai#rpm"]);
-    wait_until("the level that the grant left", || dashboard.level("openai#rpm").is_some_and(|level| level < 1.1));
+    wait_until("the level that the grant left", || {
+        dashboard.level("openai#rpm").is_some_and(|level| level < 1.1)
+    });
 
     let all = dashboard.json("/api/picture");
     let (instance, newest) = (all["instance"].as_str().unwrap(), all["newest"].as_i64().unwrap());
@@ -101,7 +103,10 @@ fn the_picture_follows_the_table_and_tells_what_is_new() {
     let what_if = dashboard.json("/api/what-if?factor=3");
     assert_eq!(what_if["buckets"].as_array().unwrap().len(), 2);
     let slots = &what_if["buckets"][0];
-    assert_eq!((&slots["name"], &slots["outcome"]), (&Value::from("elevenlabs#concurrent"), &Value::from("fits")));
+    assert_eq!(
+        (&slots["name"], &slots["outcome"]),
+        (&Value::from("elevenlabs#concurrent"), &Value::from("fits"))
+    );
     assert_eq!(dashboard.get("/api/what-if?factor=-1").status, 400);
     assert_eq!(dashboard.get("/api/what-if?factor=many").status, 400);
 }
@@ -151,8 +156,13 @@ fn the_token_is_given_once_and_kept_in_a_cookie() {
     command.env("SLUICE_DASHBOARD_TOKEN", TOKEN);
     let dashboard = Dashboard::start(command);
     let named = ("Host", "dashboards.example");
-    for path in ["/", "/api/picture", "/api/what-if", "/?token=0123456789abcdeX", "/api/picture?token=0123456789abcdef"]
-    {
+    for path in [
+        "/",
+        "/api/picture",
+        "/api/what-if",
+        "/?token=0123456789abcdeX",
+        "/api/picture?token=0123456789abcdef",
+    ] {
         let answer = dashboard.ask("GET", path, &[named]);
         assert_eq!(answer.status, 401, "{path}");
         assert!(!answer.head.contains("set-cookie") && !answer.body.contains("openai"), "{path}");
@@ -164,8 +174,14 @@ fn the_token_is_given_once_and_kept_in_a_cookie() {
     assert!(cookie.contains("httponly") && cookie.contains("samesite=strict"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     assert_eq!(dashboard.ask("GET", "/api/picture", &[named, ("Cookie", cookie)]).status, 200);
-    assert_eq!(dashboard.ask("GET", "/api/picture", &[("Authorization", &format!("Bearer {TOKEN}"))]).status, 200);
-    assert_eq!(dashboard.ask("GET", "/api/picture", &[("Authorization", "Bearer 0123456789abcdeX")]).status, 401);
+    assert_eq!(
+        dashboard.ask("GET", "/api/picture", &[("Authorization", &format!("Bearer {TOKEN}"))]).status,
+        200
+    );
+    assert_eq!(
+        dashboard.ask("GET", "/api/picture", &[("Authorization", "Bearer 0123456789abcdeX")]).status,
+        401
+    );
 }
 
 #[test]
@@ -196,7 +212,12 @@ fn another_sites_page_learns_nothing_of_the_metrics() {
     assert_eq!((refused.status, refused.body.contains("openai")), (403, false), "{}", refused.body);
     for (server, host) in [(&own, "127.0.0.1:9464"), (&own, "localhost"), (&open, "metrics.example")] {
         let answer = server.ask("GET", "/metrics", &[("Host", host)]);
-        assert_eq!((answer.status, answer.body.contains("openai#rpm")), (200, true), "{host}: {}", answer.body);
+        assert_eq!(
+            (answer.status, answer.body.contains("openai#rpm")),
+            (200, true),
+            "{host}: {}",
+            answer.body
+        );
     }
 }
 

@@ -46,8 +46,14 @@ fn help_lists_commands_by_who_uses_them() {
         let help = said(arguments);
         let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
         assert!(at("Begin:") < at("  init ") && at("  init ") < at("Set limits:"), "{help}");
-        assert!(at("See what happens:") < at("  watch ") && at("  watch ") < at("Test and measure:"), "{help}");
-        assert!(!help.contains("stress-worker") && !help.contains('\u{1b}') && !help.contains("\n\n\n"), "{help}");
+        assert!(
+            at("See what happens:") < at("  watch ") && at("  watch ") < at("Test and measure:"),
+            "{help}"
+        );
+        assert!(
+            !help.contains("stress-worker") && !help.contains('\u{1b}') && !help.contains("\n\n\n"),
+            "{help}"
+        );
     }
 }
 
@@ -86,9 +92,12 @@ fn init_writes_what_a_product_needs_to_begin_with() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("My Product");
     let _ = std::fs::remove_dir_all(&folder);
     let dir = folder.to_str().unwrap();
-    let arguments = ["init", "--vendor", "groq", "--model", "openai/gpt-oss-120b", "--env", "sandbox", "--dir", dir];
+    let arguments =
+        ["init", "--vendor", "groq", "--model", "openai/gpt-oss-120b", "--env", "sandbox", "--dir", dir];
     let init = said(&arguments);
-    for part in ["sluice sandbox --buckets", "SLUICE_ENV=sandbox SLUICE_CALLER=my-product", ".vendor(\"groq\")"] {
+    for part in
+        ["sluice sandbox --buckets", "SLUICE_ENV=sandbox SLUICE_CALLER=my-product", ".vendor(\"groq\")"]
+    {
         assert!(init.contains(part), "{part}: {init}");
     }
     let terraform = std::fs::read_to_string(folder.join("sluice.sandbox.tfvars")).unwrap();

@@ -21,7 +21,9 @@ mod watch;
 
 fn sluice() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_"))
+    {
         command.env_remove(name);
     }
     command.env("AWS_EC2_METADATA_DISABLED", "true").stdin(Stdio::null());
@@ -47,7 +49,8 @@ impl Sandbox {
         let (mut printed, mut endpoint) = (Vec::new(), None);
         for line in lines.by_ref() {
             let line = line.unwrap();
-            endpoint = endpoint.or_else(|| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
+            endpoint =
+                endpoint.or_else(|| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
             let ready = line.starts_with("Ctrl-C");
             printed.push(line);
             if ready {

@@ -13,7 +13,9 @@ fn a_killed_holders_slot_comes_back_by_a_sweep() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
+    wait_until("the lease of the holder", || {
+        sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1
+    });
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(sandbox.run(&["acquire", slot]).status.code(), Some(75));
@@ -35,7 +37,8 @@ fn a_sweep_names_a_bucket_that_cannot_be_read() {
     assert!(found.contains("openai#rpm") && found.contains("the row cannot be read"), "{found}");
 }
 
-/// Against a server that takes connections and never answers: a signal ends it in the middle, and not after the tries.
+/// Against a server that takes connections and never answers: a signal ends it in the middle, and not after
+/// the tries.
 
 #[test]
 fn a_sweep_that_is_under_way_hears_a_signal() {
@@ -50,15 +53,17 @@ fn a_sweep_that_is_under_way_hears_a_signal() {
     Command::new("kill").arg(sweeper.id().to_string()).status().unwrap();
     assert!(sweeper.wait().unwrap().success(), "SIGTERM is a clean end");
     assert!(began.elapsed() < Duration::from_secs(10), "21 tries take longer");
-    let refused = sluice().env("SLUICE_ENV", "sandbox").args(["reconcile", "--interval", "0s"]).output().unwrap();
+    let refused =
+        sluice().env("SLUICE_ENV", "sandbox").args(["reconcile", "--interval", "0s"]).output().unwrap();
     assert!(text(&refused.stderr).contains("one second at least"), "{}", text(&refused.stderr));
 }
 
 #[test]
 fn a_sandbox_with_faults_fails_the_share_of_requests_that_was_asked_for() {
     let granted = |sandbox: &Sandbox, retries: &str| {
-        let acquire =
-            || sandbox.command(&["acquire", "openai#rpm"]).env("SLUICE_MAX_RETRIES", retries).output().unwrap();
+        let acquire = || {
+            sandbox.command(&["acquire", "openai#rpm"]).env("SLUICE_MAX_RETRIES", retries).output().unwrap()
+        };
         (0..10).filter(|_| acquire().status.success()).count()
     };
     // A quarter of the faults are only late: of ten calls that may each be tried twice, not all get through.
@@ -96,7 +101,11 @@ fn one_command_undoes_a_mistaken_refusal_whole() {
     let marked: Vec<_> = listed.lines().filter(|line| line.ends_with("  cooling down")).collect();
     assert!(marked.len() == 1 && marked[0].starts_with("openai#rpm"), "{listed}");
     assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
-    assert_eq!(sandbox.run(&["cool-down", "openai#rpm", "30s", "--refill"]).status.code(), Some(2), "only with --end");
+    assert_eq!(
+        sandbox.run(&["cool-down", "openai#rpm", "30s", "--refill"]).status.code(),
+        Some(2),
+        "only with --end"
+    );
     let undone = sandbox.stdout(&["cool-down", "openai#rpm", "--end", "--refill"]);
     assert!(undone.contains("openai#rpm grants again") && undone.contains("it was at 0"), "{undone}");
     sandbox.stdout(&["acquire", "openai#rpm"]);
@@ -169,7 +178,10 @@ fn a_missing_or_bad_environment_is_told() {
             .env("AWS_ACCESS_KEY_ID", "x")
             .env("AWS_SECRET_ACCESS_KEY", "x"),
     );
-    assert!(nobody.contains("unavailable") && nobody.contains("no connection to http://127.0.0.1:9: "), "{nobody}");
+    assert!(
+        nobody.contains("unavailable") && nobody.contains("no connection to http://127.0.0.1:9: "),
+        "{nobody}"
+    );
     assert!(!nobody.contains("applied"), "a read applies nothing: {nobody}");
 }
 
@@ -195,7 +207,11 @@ fn a_doctor_finds_nothing_in_a_table_that_is_well() {
 fn a_doctor_tells_what_is_wrong_and_what_to_do() {
     let sandbox = Sandbox::start(&[]);
     let set = sandbox.run(&["cool-down", "openai#rpm", "1h"]);
-    assert!(set.status.success() && set.stderr.is_empty(), "no warning of what was asked for: {}", text(&set.stderr));
+    assert!(
+        set.status.success() && set.stderr.is_empty(),
+        "no warning of what was asked for: {}",
+        text(&set.stderr)
+    );
     let none = sandbox.run(&["cool-down", "openai#rpm", "0s"]);
     assert!(!none.status.success() && text(&none.stderr).contains("--end"), "{}", text(&none.stderr));
     let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
@@ -223,8 +239,11 @@ fn a_row_gives_a_persons_terminal_no_commands() {
     sandbox.set(&format!("lease#elevenlabs#concurrent#{evil}"), "cost", evil);
     let mut holder = sandbox.command(&["acquire", "elevenlabs#concurrent", "--hold", "1m"]);
     let mut holder = holder.env("SLUICE_CALLER", evil).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 2);
-    for arguments in [&["leases"][..], &["buckets", "list"], &["doctor", "--for", "0s"], &["watch", "--once"]] {
+    wait_until("the lease of the holder", || {
+        sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 2
+    });
+    for arguments in [&["leases"][..], &["buckets", "list"], &["doctor", "--for", "0s"], &["watch", "--once"]]
+    {
         // As a terminal would get it.
         let output = sandbox.command(arguments).env("CLICOLOR_FORCE", "1").output().unwrap();
         let said = text(&output.stdout) + &text(&output.stderr);

@@ -14,7 +14,8 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every metric of the SDK's table as an exporter with Prometheus' own conventions spells it, with its labels.
+/// Every metric of the SDK's table as an exporter with Prometheus' own conventions spells it, with its
+/// labels.
 fn exported() -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut spelled = BTreeMap::new();
     for metric in METRICS {
@@ -22,7 +23,8 @@ fn exported() -> BTreeMap<String, BTreeSet<&'static str>> {
         let handle = recorder.handle();
         metrics::with_local_recorder(&recorder, || {
             describe_metrics();
-            let labels: Vec<_> = metric.labels().iter().map(|name| metrics::Label::new(*name, "any")).collect();
+            let labels: Vec<_> =
+                metric.labels().iter().map(|name| metrics::Label::new(*name, "any")).collect();
             match metric.kind() {
                 MetricKind::Counter => metrics::counter!(metric.name(), labels).increment(1),
                 MetricKind::Gauge => metrics::gauge!(metric.name(), labels).set(1.0),
@@ -63,7 +65,8 @@ fn the_rules_look_at_metrics_that_are_exported() {
         let (name, labels) = one.split_once('{').unwrap_or((one, ""));
         assert!(in_rules.contains(name), "no rule looks at {name}");
         tested.insert(name.to_owned());
-        let labels = labels.split(',').filter_map(|label| label.trim().split_once('=')).map(|(label, _)| label);
+        let labels =
+            labels.split(',').filter_map(|label| label.trim().split_once('=')).map(|(label, _)| label);
         let known = exported.get(name).unwrap();
         for label in labels.filter(|label| !OF_THE_SCRAPE.contains(label)) {
             assert!(known.contains(label), "{name} has no label {label}");
@@ -82,8 +85,9 @@ fn each_alert_leads_to_a_section_of_the_manual() {
     let mut led = 0;
     for section in rules.split("runbook_url: docs/operations.md#").skip(1) {
         let section = section.split(' ').next().unwrap();
-        let is_heading =
-            |line: &str| line.starts_with('#') && line.trim_matches(['#', ' ', '`']).to_lowercase() == section;
+        let is_heading = |line: &str| {
+            line.starts_with('#') && line.trim_matches(['#', ' ', '`']).to_lowercase() == section
+        };
         assert!(manual.lines().any(is_heading), "docs/operations.md has no section {section}");
         led += 1;
     }

@@ -40,7 +40,10 @@ fn a_data_file_belongs_to_one_sandbox() {
     let second = sluice().args(["sandbox", "--port", "0"]).args(options).output().unwrap();
     let error = text(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{error}");
-    assert!(error.contains("one.db is in use by another `sluice sandbox`") && error.contains("--data"), "{error}");
+    assert!(
+        error.contains("one.db is in use by another `sluice sandbox`") && error.contains("--data"),
+        "{error}"
+    );
     // However the first ends, its lock ends with it.
     first.process.kill().unwrap();
     first.process.wait().unwrap();

@@ -1,4 +1,5 @@
-//! One frame of the view, as a script gets it. The live view needs a terminal; its frames are tested beside its code.
+//! One frame of the view, as a script gets it. The live view needs a terminal; its frames are tested beside
+//! its code.
 
 use super::*;
 
@@ -17,7 +18,10 @@ fn watch_once_prints_every_bucket_without_colour_at_the_width_it_is_told() {
     let wide = sandbox.command(&["watch", "--once"]).env("COLUMNS", "200").output().unwrap();
     assert!(!text(&wide.stdout).contains("DRAIN/s"), "no column without a figure: {}", text(&wide.stdout));
     let figures = sandbox.json(&["watch", "--once", "--json", "--filter", "rpm"]);
-    assert_eq!((&figures["table"], &figures["trouble"]), (&"ontopix-vendor-buckets-sandbox".into(), &Value::Null));
+    assert_eq!(
+        (&figures["table"], &figures["trouble"]),
+        (&"ontopix-vendor-buckets-sandbox".into(), &Value::Null)
+    );
     let buckets = figures["picture"]["buckets"].as_array().unwrap();
     assert_eq!((buckets.len(), &buckets[0]["name"]), (1, &Value::from("openai#rpm")));
     assert_eq!(buckets[0]["level"].as_f64().unwrap().floor(), 1.0);

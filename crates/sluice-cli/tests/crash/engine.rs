@@ -1,4 +1,5 @@
-//! The engine is killed, with a file behind it and callers at work: what it said is in the file when it starts again.
+//! The engine is killed, with a file behind it and callers at work: what it said is in the file when it
+//! starts again.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};

@@ -13,10 +13,13 @@ pub(crate) fn kills(whole: u32) -> u32 {
     if std::env::var_os("SLUICE_TESTS").is_some_and(|tests| tests == "whole") { whole } else { whole / 3 }
 }
 
-/// A command of the program against `endpoint`, with nothing of the shell's settings. What it prints goes nowhere.
+/// A command of the program against `endpoint`, with nothing of the shell's settings. What it prints goes
+/// nowhere.
 pub(crate) fn sluice(endpoint: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_"))
+    {
         command.env_remove(name);
     }
     command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", endpoint).env("SLUICE_LEASE_TTL", "1");
@@ -43,12 +46,14 @@ pub(crate) fn kill(mut process: Child, after: Duration) -> bool {
 
 /// Sweeps once, and returns the report.
 pub(crate) fn sweep(endpoint: &str) -> Value {
-    let output = sluice(endpoint, &["reconcile", "--once", "--json"]).stdout(Stdio::piped()).output().unwrap();
+    let output =
+        sluice(endpoint, &["reconcile", "--once", "--json"]).stdout(Stdio::piped()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What is left when nothing was lost: the leases alone made the table good, and the recount found nothing besides.
+/// What is left when nothing was lost: the leases alone made the table good, and the recount found nothing
+/// besides.
 pub(crate) fn assert_no_faults(report: &Value) {
     for of_slots in ["drift", "corrected"] {
         assert_eq!(report[of_slots].as_object().unwrap().len(), 0, "{report}");
@@ -68,11 +73,13 @@ impl Sandbox {
     /// Starts one on `port` (0 takes a free one) and waits until it serves.
     pub(crate) fn start(port: u16, options: &[&str]) -> Self {
         let mut command = sluice("", &["sandbox", "--port", &port.to_string()]);
-        let mut process = command.args(options).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut process =
+            command.args(options).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut endpoint = None;
         for line in lines.by_ref().map(Result::unwrap) {
-            endpoint = endpoint.or_else(|| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
+            endpoint =
+                endpoint.or_else(|| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
             if line.starts_with("Ctrl-C") {
                 break;
             }
@@ -98,14 +105,17 @@ impl Drop for Sandbox {
     }
 }
 
-/// A file of limits: concurrency buckets with their slots, and rate buckets with their tokens, which take `window` to refill.
+/// A file of limits: concurrency buckets with their slots, and rate buckets with their tokens, which take
+/// `window` to refill.
 pub(crate) fn limits(name: &str, slots: &[(&str, u32)], rates: &[(&str, u32)], window: &str) -> PathBuf {
     let mut text = String::new();
     for (dimension, capacity) in slots {
-        writeln!(text, "[[bucket]]\ndimension = {dimension:?}\ntype = \"concurrent\"\ncapacity = {capacity}").unwrap();
+        writeln!(text, "[[bucket]]\ndimension = {dimension:?}\ntype = \"concurrent\"\ncapacity = {capacity}")
+            .unwrap();
     }
     for (dimension, capacity) in rates {
-        writeln!(text, "[[bucket]]\ndimension = {dimension:?}\ntype = \"requests\"\ncapacity = {capacity}").unwrap();
+        writeln!(text, "[[bucket]]\ndimension = {dimension:?}\ntype = \"requests\"\ncapacity = {capacity}")
+            .unwrap();
         writeln!(text, "window = {window:?}").unwrap();
     }
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);

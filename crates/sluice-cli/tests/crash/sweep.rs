@@ -76,7 +76,8 @@ async fn a_sweep_that_is_killed_loses_and_mints_nothing() {
     assert!(at_work * 2 > killed && half_done * 8 > killed, "too few were at work");
 }
 
-/// Two sweeps run to their end: the table is whole. Then its buckets are removed. Returns how long the first took.
+/// Two sweeps run to their end: the table is whole. Then its buckets are removed. Returns how long the first
+/// took.
 async fn finish(engine: &EmbeddedDynamo, endpoint: &str) -> Duration {
     let endpoint = endpoint.to_owned();
     let began = Instant::now();

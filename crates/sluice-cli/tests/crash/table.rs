@@ -44,7 +44,10 @@ pub(crate) fn name() -> String {
     schema::table_name("sandbox")
 }
 
-fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(row: &HashMap<String, AttributeValue>, name: &str) -> T {
+fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(
+    row: &HashMap<String, AttributeValue>,
+    name: &str,
+) -> T {
     row[name].as_n().unwrap().parse().unwrap()
 }
 
@@ -84,7 +87,12 @@ impl Look {
         for (name, bucket) in self.buckets.iter().filter(|(_, bucket)| bucket.concurrent) {
             let leases = self.leases.iter().filter(|lease| lease.dimension == *name);
             let held = leases.fold(Amount::ZERO, |held, lease| held.plus(lease.cost));
-            assert_eq!(bucket.tokens.plus(held), bucket.capacity, "{name}: {} free, {held} held", bucket.tokens);
+            assert_eq!(
+                bucket.tokens.plus(held),
+                bucket.capacity,
+                "{name}: {} free, {held} held",
+                bucket.tokens
+            );
             assert!(held <= bucket.capacity, "{name}: {held} held");
             assert!(!bucket.noted_drift, "{name}: a sweep noted a drift that is none");
         }

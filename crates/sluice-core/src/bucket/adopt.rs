@@ -21,7 +21,9 @@ impl Bucket {
     pub fn is_set_to(&self, then: OnLowerLimit) -> bool {
         match then {
             OnLowerLimit::Report => !self.adopts_limit,
-            OnLowerLimit::Adopt { at_least } => self.adopts_limit && self.adopt_at_least.as_deref() == Some(&at_least),
+            OnLowerLimit::Adopt { at_least } => {
+                self.adopts_limit && self.adopt_at_least.as_deref() == Some(&at_least)
+            }
         }
     }
 
@@ -31,16 +33,16 @@ impl Bucket {
         self.adopt_at_least.is_some()
     }
 
-    /// The least limit that the bucket adopts: requests or tokens a minute; calls at once, for concurrency. If
-    /// the row does not state it, [`Limit::default_floor`] of the present limit.
+    /// The least limit that the bucket adopts: requests or tokens a minute; calls at once, for concurrency.
+    /// If the row does not state it, [`Limit::default_floor`] of the present limit.
     #[must_use]
     pub fn adopt_at_least(&self) -> Amount {
         self.adopt_at_least.as_deref().copied().unwrap_or_else(|| self.whole_limit().default_floor())
     }
 
     /// The limit that the bucket adopts if the vendor reports `reported` in each `window` (calls at once, for
-    /// concurrency): that limit, or the bucket's floor if that is higher. `None` if the bucket adopts no limit,
-    /// or if its own is not higher.
+    /// concurrency): that limit, or the bucket's floor if that is higher. `None` if the bucket adopts no
+    /// limit, or if its own is not higher.
     #[must_use]
     pub fn adopted(&self, reported: Amount, window: Duration) -> Option<Limit> {
         let floor = if self.limit.is_concurrent() { self.adopt_at_least() } else { self.floor_in(window) };
@@ -78,7 +80,8 @@ mod tests {
     }
 
     fn five_hundred() -> Limit {
-        Limit::rate(LimitType::Requests, tokens(500), Rate::per(tokens(500), MINUTE).unwrap(), Cost::ONE).unwrap()
+        Limit::rate(LimitType::Requests, tokens(500), Rate::per(tokens(500), MINUTE).unwrap(), Cost::ONE)
+            .unwrap()
     }
 
     #[test]
@@ -90,7 +93,10 @@ mod tests {
             let of_a_day = bucket.adopted(tokens(1), DAY).unwrap();
             assert_eq!(of_a_day.refill_rate().to_string().get(..12), expected.get(..12), "{at_least:?}");
         }
-        assert_eq!(adopting(five_hundred(), None).adopted(tokens(60), MINUTE).unwrap().capacity(), tokens(60));
+        assert_eq!(
+            adopting(five_hundred(), None).adopted(tokens(60), MINUTE).unwrap().capacity(),
+            tokens(60)
+        );
     }
 
     #[test]
@@ -99,15 +105,28 @@ mod tests {
         for window in [MINUTE, DAY] {
             assert_eq!(adopting(lowered, Some(tokens(50))).adopted(tokens(1), window), None);
         }
-        assert_eq!(adopting(five_hundred(), Some(tokens(900))).adopted(tokens(1), MINUTE), None, "a floor above it");
+        assert_eq!(
+            adopting(five_hundred(), Some(tokens(900))).adopted(tokens(1), MINUTE),
+            None,
+            "a floor above it"
+        );
     }
 
     #[test]
     fn a_bucket_of_slots_adopts_room_for_one_call_at_least() {
         let slots = |slots, cost| Limit::concurrent(tokens(slots), Cost::new(tokens(cost)).unwrap()).unwrap();
-        assert_eq!(adopting(slots(5, 1), None).adopted(tokens(0), Duration::ZERO).unwrap().capacity(), tokens(1));
-        assert_eq!(adopting(slots(50, 1), None).adopted(tokens(1), Duration::ZERO).unwrap().capacity(), tokens(5));
-        assert_eq!(adopting(slots(50, 8), None).adopted(tokens(1), Duration::ZERO).unwrap().capacity(), tokens(8));
+        assert_eq!(
+            adopting(slots(5, 1), None).adopted(tokens(0), Duration::ZERO).unwrap().capacity(),
+            tokens(1)
+        );
+        assert_eq!(
+            adopting(slots(50, 1), None).adopted(tokens(1), Duration::ZERO).unwrap().capacity(),
+            tokens(5)
+        );
+        assert_eq!(
+            adopting(slots(50, 8), None).adopted(tokens(1), Duration::ZERO).unwrap().capacity(),
+            tokens(8)
+        );
         assert_eq!(adopting(slots(1, 1), None).adopted(tokens(0), Duration::ZERO), None);
     }
 

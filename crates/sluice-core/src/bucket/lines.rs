@@ -1,8 +1,8 @@
 //! The lines of a bucket with shares: the common line, which is the row's own, and one line for each share.
 //!
-//! A line is what a bucket is: tokens at an anchor, a capacity and a refill rate. A [`Bucket`] is seen from one
-//! of its lines. So all that plans for a bucket plans for a share too, and only the names of the attributes in
-//! its writes differ ([`Statement::in_share`](crate::Statement)).
+//! A line is what a bucket is: tokens at an anchor, a capacity and a refill rate. A [`Bucket`] is seen from
+//! one of its lines. So all that plans for a bucket plans for a share too, and only the names of the
+//! attributes in its writes differ ([`Statement::in_share`](crate::Statement)).
 
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -15,8 +15,8 @@ use crate::limit::split::MOST_SHARES;
 use crate::line::Line;
 use crate::rate::Rate;
 use crate::schema::{
-    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR, LINE_LENT, LINE_LOTS,
-    LINE_RATE, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
+    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR, LINE_LENT,
+    LINE_LOTS, LINE_RATE, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
 };
 use crate::share::ShareName;
 use crate::timestamp::Timestamp;
@@ -84,9 +84,9 @@ pub(super) fn default_floor(capacity: Amount, call: Amount) -> Amount {
 
 /// What a borrower leaves in a line with this floor.
 ///
-/// A background share leaves one call more than others do, so that it is the last to borrow. Others may empty the
-/// line of a background share: its callers that wait for tokens have booked, and a booked line has nothing to lend.
-/// Those that wait for slots are waited for: nobody borrows then.
+/// A background share leaves one call more than others do, so that it is the last to borrow. Others may empty
+/// the line of a background share: its callers that wait for tokens have booked, and a booked line has
+/// nothing to lend. Those that wait for slots are waited for: nobody borrows then.
 pub(super) fn borrowers_leave(
     floor: Amount,
     call: Amount,
@@ -141,7 +141,8 @@ impl Bucket {
         self.lines.is_some()
     }
 
-    /// The share that the bucket is seen from; `None` for the common line, which is all of a bucket without shares.
+    /// The share that the bucket is seen from; `None` for the common line, which is all of a bucket without
+    /// shares.
     #[must_use]
     pub const fn share(&self) -> Option<&ShareName> {
         self.share.as_ref()
@@ -152,8 +153,8 @@ impl Bucket {
         self.lines.iter().flat_map(|lines| lines.shares.iter().map(|share| &share.name))
     }
 
-    /// The bucket as a caller of `share` sees it: the level and the limit are those of the share. A share that
-    /// the bucket does not have is the common line, as is `None`.
+    /// The bucket as a caller of `share` sees it: the level and the limit are those of the share. A share
+    /// that the bucket does not have is the common line, as is `None`.
     #[must_use]
     pub fn seen_from(self, share: Option<&ShareName>) -> Self {
         let Some(lines) = self.lines.clone() else { return self };
@@ -174,8 +175,8 @@ impl Bucket {
         core::iter::once(self.clone().seen_from(None)).chain(shares).collect()
     }
 
-    /// What a borrower leaves in this line that is not for background work: what the share states, or a quarter of its
-    /// capacity and at least one call; nothing in a background share.
+    /// What a borrower leaves in this line that is not for background work: what the share states, or a
+    /// quarter of its capacity and at least one call; nothing in a background share.
     #[must_use]
     pub fn lends_above(&self) -> Amount {
         let Some(lines) = &self.lines else { return self.limit.capacity() };
@@ -199,8 +200,8 @@ impl Bucket {
         self.lines.as_ref().is_some_and(|lines| lines.is_background(self.share()))
     }
 
-    /// The lines that this one may borrow `cost` from, by this reading: the one with the most room first. Each is
-    /// the bucket as seen from that line, with what a borrower leaves there.
+    /// The lines that this one may borrow `cost` from, by this reading: the one with the most room first.
+    /// Each is the bucket as seen from that line, with what a borrower leaves there.
     #[must_use]
     pub fn lenders(&self, cost: Cost, now: Timestamp) -> Vec<(Self, Amount)> {
         let Some(lines) = &self.lines else { return Vec::new() };
@@ -216,8 +217,8 @@ impl Bucket {
         rooms.into_iter().map(|(_, name, floor)| (self.clone().seen_from(name), floor)).collect()
     }
 
-    /// The limit of the whole row: the sum over its lines, which is its limit if it has none. A share of a concurrency
-    /// bucket has a row of its own, and [`split`](Self::split) has the sum over the rows.
+    /// The limit of the whole row: the sum over its lines, which is its limit if it has none. A share of a
+    /// concurrency bucket has a row of its own, and [`split`](Self::split) has the sum over the rows.
     #[must_use]
     pub fn whole_limit(&self) -> Limit {
         let Some(lines) = &self.lines else { return self.limit };
@@ -225,7 +226,8 @@ impl Bucket {
         lines.iter().skip(1).fold(lines.common.limit, sum)
     }
 
-    /// The level of the whole bucket at `now`: the sum over its lines, which is its level if it has no shares.
+    /// The level of the whole bucket at `now`: the sum over its lines, which is its level if it has no
+    /// shares.
     #[must_use]
     pub fn whole_level(&self, now: Timestamp) -> Amount {
         let Some(lines) = &self.lines else { return self.level(now) };
@@ -236,7 +238,8 @@ impl Bucket {
         lines.iter().map(level).fold(Amount::ZERO, Amount::plus)
     }
 
-    /// What the lines hold together, without what is booked ahead: others cannot use that, and it is no level.
+    /// What the lines hold together, without what is booked ahead: others cannot use that, and it is no
+    /// level.
     pub(crate) fn held_by_lines(&self, now: Timestamp) -> Amount {
         let Some(lines) = &self.lines else { return self.level(now) };
         lines.iter().map(|(_, line)| line.level(now).max(Amount::ZERO)).fold(Amount::ZERO, Amount::plus)
@@ -247,8 +250,8 @@ impl Bucket {
     }
 }
 
-/// Reads the shares of a row, whose own line is `common`. A share that cannot be read makes the row unreadable:
-/// its part of the limit would be unknown.
+/// Reads the shares of a row, whose own line is `common`. A share that cannot be read makes the row
+/// unreadable: its part of the limit would be unknown.
 pub(super) fn read_lines(row: &impl Row, common: LineRead) -> Result<Option<Arc<Lines>>, RowError> {
     let mut shares = read_map(row, MOST_SHARES, |name, entry| read_share(name, entry, &common.limit))?;
     shares.sort_unstable_by(|one: &Share, other| one.name.cmp(&other.name));
@@ -295,7 +298,8 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
         let limit = whole
             .of_line(capacity.get(), rate.get())
             .map_err(|error| RowError::bad(LINE_CAPACITY, &alloc::format!("{capacity} at {rate}"), error))?;
-        let returned = entry.field(LINE_RETURNED).map(|_| schema::amount(entry, LINE_RETURNED)).transpose()?;
+        let returned =
+            entry.field(LINE_RETURNED).map(|_| schema::amount(entry, LINE_RETURNED)).transpose()?;
         let repaired_at = entry.field(LINE_REPAIRED_AT).map(|_| schema::timestamp(entry, LINE_REPAIRED_AT));
         let floor = entry.field(LINE_FLOOR).map(|_| schema::amount(entry, LINE_FLOOR)).transpose()?;
         let line = LineRead {

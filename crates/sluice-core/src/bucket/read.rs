@@ -15,10 +15,10 @@ use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED,
-    COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, PROTOCOL,
-    PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SERVED, SHARES, TOKENS, VENDOR_LIMIT,
-    VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
+    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, CAPACITY,
+    CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION,
+    PROTOCOL, PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SERVED, SHARES, TOKENS,
+    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -38,20 +38,26 @@ impl Bucket {
         let limit = read_limit(row, capacity.get(), rate.get())?;
         let blocked = schema::optional(row, BLOCKED_UNTIL, || schema::timestamp(row, BLOCKED_UNTIL))?;
         let admitted = schema::optional(row, ADMITTED, || schema::amount(row, ADMITTED))?;
-        let admitted_inline = schema::optional(row, ADMITTED_INLINE, || schema::amount(row, ADMITTED_INLINE))?;
+        let admitted_inline =
+            schema::optional(row, ADMITTED_INLINE, || schema::amount(row, ADMITTED_INLINE))?;
         let tokens = schema::amount(row, TOKENS)?;
         let anchor = schema::timestamp(row, LAST_REFILL_AT)?;
         let lots = schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0);
-        let returned =
-            schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?.map_or(Amount::ZERO, |sum| sum.get());
+        let returned = schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
+            .map_or(Amount::ZERO, |sum| sum.get());
         let repaired_at =
             schema::optional(row, REPAIRED_AT, || schema::timestamp(row, REPAIRED_AT))?.map(|at| at.get());
         let lines = if limit.is_concurrent() || row.field(SHARES).is_none() {
             None
         } else {
-            let (capacity, rate, tokens, anchor) = (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
-            let lent = schema::optional(row, LENT, || schema::amount(row, LENT))?.map_or(Amount::ZERO, |sum| sum.get());
-            read_lines(row, LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent })?
+            let (capacity, rate, tokens, anchor) =
+                (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
+            let lent = schema::optional(row, LENT, || schema::amount(row, LENT))?
+                .map_or(Amount::ZERO, |sum| sum.get());
+            read_lines(
+                row,
+                LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent },
+            )?
         };
         Ok(Self {
             dimension: dimension.clone(),
@@ -72,18 +78,21 @@ impl Bucket {
             repaired_at,
             observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
-            observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,
+            observed_version: schema::optional(row, OBSERVED_VERSION, || {
+                schema::count(row, OBSERVED_VERSION)
+            })?,
             vendor_limit: schema::optional(row, VENDOR_LIMIT, || read_vendor_limit(row))?.map(Box::new),
-            adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))? == Some(1),
+            adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))?
+                == Some(1),
             adopt_at_least: schema::optional(row, ADOPT_AT_LEAST, || schema::amount(row, ADOPT_AT_LEAST))?
                 .map(|least| Box::new(least.get())),
             note: Note::read(row).map(Box::new),
             // Of the order of those that wait, and of no slot: the bucket can be used without them.
             served: match row.field(SERVED) {
                 None => Some(0),
-                Some(_) => {
-                    schema::count(row, SERVED).ok().filter(|served| (-MOST_SERVED..=MOST_SERVED).contains(served))
-                }
+                Some(_) => schema::count(row, SERVED)
+                    .ok()
+                    .filter(|served| (-MOST_SERVED..=MOST_SERVED).contains(served)),
             },
             waited_until: schema::timestamp(row, WAITED_UNTIL).ok().map(|at| at.get()),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
@@ -103,7 +112,8 @@ fn read_protocol(row: &impl Row) -> Result<Option<i64>, RowError> {
 }
 
 fn read_vendor_limit(row: &impl Row) -> Result<VendorLimit, RowError> {
-    let window = schema::optional(row, VENDOR_LIMIT_WINDOW, || schema::count(row, VENDOR_LIMIT_WINDOW))?.unwrap_or(0);
+    let window =
+        schema::optional(row, VENDOR_LIMIT_WINDOW, || schema::count(row, VENDOR_LIMIT_WINDOW))?.unwrap_or(0);
     let at = schema::optional(row, VENDOR_LIMIT_AT, || schema::timestamp(row, VENDOR_LIMIT_AT))?;
     Ok(VendorLimit {
         limit: schema::amount(row, VENDOR_LIMIT)?.get(),
@@ -198,14 +208,18 @@ mod tests {
         for name in [CAPACITY, TOKENS, REFILL_RATE, LAST_REFILL_AT, COST_PER_CALL, LIMIT_TYPE, VERSION] {
             let mut missing = sample();
             missing.0.remove(name);
-            assert_eq!(read(&missing).unwrap_err(), RowError { attribute: name, fault: AttributeFault::Missing });
+            assert_eq!(
+                read(&missing).unwrap_err(),
+                RowError { attribute: name, fault: AttributeFault::Missing }
+            );
             let mut mistyped = sample();
             mistyped.0.insert(name, None);
             let error = read(&mistyped).unwrap_err();
             assert_eq!(error.attribute, name);
             assert!(matches!(error.fault, AttributeFault::WrongType { .. }), "{error}");
         }
-        for (name, text) in [(CAPACITY, "0"), (REFILL_RATE, "0"), (REFILL_RATE, "-1"), (COST_PER_CALL, "101")] {
+        for (name, text) in [(CAPACITY, "0"), (REFILL_RATE, "0"), (REFILL_RATE, "-1"), (COST_PER_CALL, "101")]
+        {
             let mut senseless = sample();
             senseless.0.insert(name, Some(Operand::Number(text.into())));
             let error = read(&senseless).unwrap_err();
@@ -240,7 +254,9 @@ mod tests {
         row.0.remove(CAPACITY);
         let error = read(&row).unwrap_err();
         assert!(matches!(error.fault, AttributeFault::TooNew { .. }), "{error}");
-        assert!(error.to_string().contains("this version of Sluice knows 1") && error.advice().contains("update"));
+        assert!(
+            error.to_string().contains("this version of Sluice knows 1") && error.advice().contains("update")
+        );
     }
 
     #[test]

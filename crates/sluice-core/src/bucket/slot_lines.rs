@@ -8,8 +8,8 @@ use crate::dimension::Dimension;
 use crate::lease::Lease;
 use crate::share::{COMMON, ShareName};
 
-/// A line of a concurrency bucket with shares: by its row, and by the leases on the rows of all lines. Clients from before
-/// leases named the borrower leave it out: what they borrow counts as the lender's own.
+/// A line of a concurrency bucket with shares: by its row, and by the leases on the rows of all lines.
+/// Clients from before leases named the borrower leave it out: what they borrow counts as the lender's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotLine {
     /// Its share; `None` is the common line.
@@ -18,7 +18,8 @@ pub struct SlotLine {
     pub guaranteed: Amount,
     /// The slots that its row has: fewer or more than it was promised while the shares change.
     pub capacity: Amount,
-    /// Free slots; below zero while the row has fewer than are held. `None` if there is no row, or none that can be read.
+    /// Free slots; below zero while the row has fewer than are held. `None` if there is no row, or none that
+    /// can be read.
     pub free: Option<Amount>,
     /// What borrowers leave.
     pub lends_above: Amount,
@@ -33,8 +34,8 @@ pub struct SlotLine {
 }
 
 impl SlotLine {
-    /// The lines of a bucket, the shares by name and the common line last; none of a bucket without shares of slots.
-    /// `row` finds the row of a share. With leases of one row only, `lent` and `borrowed` count those.
+    /// The lines of a bucket, the shares by name and the common line last; none of a bucket without shares of
+    /// slots. `row` finds the row of a share. With leases of one row only, `lent` and `borrowed` count those.
     pub fn all<'a>(
         bucket: &Bucket,
         row: impl Fn(&Dimension) -> Option<&'a Bucket>,

@@ -1,6 +1,6 @@
-//! The shares of a concurrency bucket. Each has a row of its own, which is a concurrency bucket like any other: leases,
-//! sweeps, recounts and the order of those that wait need to know nothing of shares. The row of the bucket is its
-//! common line, and names the shares.
+//! The shares of a concurrency bucket. Each has a row of its own, which is a concurrency bucket like any
+//! other: leases, sweeps, recounts and the order of those that wait need to know nothing of shares. The row
+//! of the bucket is its common line, and names the shares.
 
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -57,7 +57,8 @@ impl SlotShare {
     }
 }
 
-/// Reads the shares of a concurrency bucket. One that cannot be read makes the row unreadable, as for a rate bucket.
+/// Reads the shares of a concurrency bucket. One that cannot be read makes the row unreadable, as for a rate
+/// bucket.
 pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<Arc<[SlotShare]>>, RowError> {
     // While one set of shares takes the place of another, the row names both.
     let mut shares = read_map(row, 2 * MOST_SHARES, |name, entry| SlotShare::read(of, name, entry))?;
@@ -78,19 +79,21 @@ impl Bucket {
         self.slot_shares().iter().find(|share| share.name.as_str() == name && !share.is_closed)
     }
 
-    /// The shares whose slots callers of `borrower` (`None`: of the common line) may borrow, each with what they leave
-    /// there; `None` is the common line.
+    /// The shares whose slots callers of `borrower` (`None`: of the common line) may borrow, each with what
+    /// they leave there; `None` is the common line.
     #[must_use]
     pub fn slot_lenders(&self, borrower: Option<&ShareName>) -> Vec<(Option<&SlotShare>, Amount)> {
         let own = borrower.and_then(|name| self.slot_share(name.as_str()));
         let is_background = own.is_some_and(|own| own.is_background);
         let leaves = |lender| self.slots_kept(lender, is_background);
         let common = borrower.is_some().then(|| (None, leaves(None)));
-        let open = self.slot_shares().iter().filter(|share| !share.is_closed && Some(&share.name) != borrower);
+        let open =
+            self.slot_shares().iter().filter(|share| !share.is_closed && Some(&share.name) != borrower);
         common.into_iter().chain(open.map(|share| (Some(share), leaves(Some(share))))).collect()
     }
 
-    /// What borrowers leave in the row of a share, or in the common line: those for background work leave one call more.
+    /// What borrowers leave in the row of a share, or in the common line: those for background work leave one
+    /// call more.
     #[must_use]
     pub fn slots_kept(&self, lender: Option<&SlotShare>, borrower_is_background: bool) -> Amount {
         let call = self.limit().cost_per_call().amount();
@@ -101,8 +104,8 @@ impl Bucket {
         borrowers_leave(floor, call, borrower_is_background, lender.is_some_and(|share| share.is_background))
     }
 
-    /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own. While shares of slots
-    /// change, it may be less.
+    /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own. While
+    /// shares of slots change, it may be less.
     #[must_use]
     pub fn limit_at_vendor(&self) -> Limit {
         self.slot_shares().iter().filter(|share| !share.is_closed).fold(self.whole_limit(), |sum, share| {

@@ -120,7 +120,9 @@ mod tests {
     /// The figures of `docs/buckets.md`.
     #[test]
     fn six_hundred_in_any_ten_seconds() {
-        let rate = |jitter, error| rate_of(&count(600, millis(10_000), millis(jitter), error), 2).unwrap().to_string();
+        let rate = |jitter, error| {
+            rate_of(&count(600, millis(10_000), millis(jitter), error), 2).unwrap().to_string()
+        };
         assert_eq!(rate(170, Duration::ZERO), "58.800393313667");
         assert_eq!(rate(170, CORRECTED_CLOCK_ERROR), "57.666345226615");
         assert_eq!(rate(500, CORRECTED_CLOCK_ERROR), "55.887850467289");
@@ -140,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_burst_that_nobody_chose_has_room_for_a_call_and_for_slow_requests() {
-        let burst = |amount, window, cost| count(amount, window, millis(0), millis(0)).burst(cost).to_string();
+        let burst =
+            |amount, window, cost| count(amount, window, millis(0), millis(0)).burst(cost).to_string();
         let minute = Duration::from_secs(60);
         assert_eq!(burst(3, minute, Cost::ONE), "1");
         assert_eq!(burst(600, minute, Cost::ONE), "1", "a call flows back in 100 ms");
@@ -168,13 +171,15 @@ mod tests {
     /// that the rate was found.
     fn most_in_a_window(count: &AnyWindow, burst: Amount, pico_a_second: i128) -> i128 {
         let span = count.window + count.arrival_jitter + 2 * count.clock_error;
-        i128::from(burst.micros()) * 1_000_000_000_000_000 + pico_a_second * i128::try_from(span.as_nanos()).unwrap()
+        i128::from(burst.micros()) * 1_000_000_000_000_000
+            + pico_a_second * i128::try_from(span.as_nanos()).unwrap()
     }
 
     fn pico(rate: Rate) -> i128 {
         let text = rate.to_string();
         let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
-        whole.parse::<i128>().unwrap() * 1_000_000_000_000 + std::format!("{decimals:0<12}").parse::<i128>().unwrap()
+        whole.parse::<i128>().unwrap() * 1_000_000_000_000
+            + std::format!("{decimals:0<12}").parse::<i128>().unwrap()
     }
 
     proptest! {

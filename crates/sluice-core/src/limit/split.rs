@@ -8,8 +8,8 @@ use crate::factor::Factor;
 use crate::rate::Rate;
 use crate::share::ShareName;
 
-/// The most shares of a bucket. With all of them a row of usual numbers is just above 1 KB, and each write pays for
-/// the whole row.
+/// The most shares of a bucket. With all of them a row of usual numbers is just above 1 KB, and each write
+/// pays for the whole row.
 pub const MOST_SHARES: usize = 16;
 
 /// One share as it is declared.
@@ -19,8 +19,8 @@ pub struct DeclaredShare {
     pub name: ShareName,
     /// The part of the bucket's capacity and refill rate that it is guaranteed.
     pub part: Factor,
-    /// What others leave in its line when they borrow, in tokens. `None`: a quarter of its capacity, and at least one
-    /// call.
+    /// What others leave in its line when they borrow, in tokens. `None`: a quarter of its capacity, and at
+    /// least one call.
     pub floor: Option<Amount>,
     /// Whether it is for background work: it is the last to borrow, and others may empty its line.
     pub background: bool,
@@ -82,7 +82,9 @@ pub enum InvalidSplit {
         cost: Cost,
     },
     /// More would stay than the share holds.
-    #[error("the floor {floor} of the share {name} is above its capacity {capacity}, so it would never lend: lower it")]
+    #[error(
+        "the floor {floor} of the share {name} is above its capacity {capacity}, so it would never lend: lower it"
+    )]
     Floor {
         /// The share.
         name: ShareName,
@@ -94,12 +96,12 @@ pub enum InvalidSplit {
 }
 
 impl Split {
-    /// Splits `whole` into `shares` and the common line, which has the rest. Each share has its part of the capacity
-    /// and of the refill rate, rounded down; of slots, as many as whole calls take.
+    /// Splits `whole` into `shares` and the common line, which has the rest. Each share has its part of the
+    /// capacity and of the refill rate, rounded down; of slots, as many as whole calls take.
     ///
     /// # Errors
-    /// [`InvalidSplit`]: a line without room for one call, a name that appears twice, too many shares, or a floor
-    /// above the capacity.
+    /// [`InvalidSplit`]: a line without room for one call, a name that appears twice, too many shares, or a
+    /// floor above the capacity.
     pub fn new(whole: Limit, declared: &[DeclaredShare]) -> Result<Self, InvalidSplit> {
         if declared.len() > MOST_SHARES {
             return Err(InvalidSplit::TooMany(declared.len()));
@@ -122,16 +124,19 @@ impl Split {
             return Err(InvalidSplit::Twice(twice[0].name.clone()));
         }
         let common = whole_call_line(&whole, capacity, rate);
-        let common = common
-            .ok_or(InvalidSplit::NothingLeft { left: capacity.max(Amount::ZERO), cost: whole.cost_per_call() })?;
+        let common = common.ok_or(InvalidSplit::NothingLeft {
+            left: capacity.max(Amount::ZERO),
+            cost: whole.cost_per_call(),
+        })?;
         Ok(Self { whole, common, shares })
     }
 
-    /// The same shares of another limit, each line in proportion: for a bucket that adopts a lower limit of its vendor.
+    /// The same shares of another limit, each line in proportion: for a bucket that adopts a lower limit of
+    /// its vendor.
     ///
     /// # Errors
-    /// [`InvalidLimit`] if a line would have no room for a call or nothing that flows back, or if the bucket changes
-    /// between rate and concurrency.
+    /// [`InvalidLimit`] if a line would have no room for a call or nothing that flows back, or if the bucket
+    /// changes between rate and concurrency.
     pub fn scaled_to(&self, whole: Limit) -> Result<Self, InvalidLimit> {
         if self.shares.is_empty() {
             return Ok(Self::from(whole));
@@ -145,7 +150,8 @@ impl Split {
             if whole.is_concurrent() { capacity.in_calls(call) } else { capacity }
         };
         let mut capacities: Vec<Amount> = self.shares.iter().map(|share| of_line(share).max(call)).collect();
-        let rest = |capacities: &[Amount]| capacities.iter().fold(whole.capacity(), |rest, one| rest.minus(*one));
+        let rest =
+            |capacities: &[Amount]| capacities.iter().fold(whole.capacity(), |rest, one| rest.minus(*one));
         // Each line keeps room for a call, and the largest pay for it.
         let mut lacking = call.minus(rest(&capacities)).max(Amount::ZERO);
         for _ in 0..capacities.len() {
@@ -239,7 +245,8 @@ mod tests {
     #[test]
     fn each_line_has_its_part_and_the_common_line_has_the_rest() {
         let split = Split::new(limit(100), &[share("search", "0.5"), share("checkout", "0.3")]).unwrap();
-        let lines: Vec<_> = split.shares().iter().map(|s| (s.name.as_str(), s.limit.capacity().to_string())).collect();
+        let lines: Vec<_> =
+            split.shares().iter().map(|s| (s.name.as_str(), s.limit.capacity().to_string())).collect();
         assert_eq!(lines, [("checkout", "30".into()), ("search", "50".into())]);
         assert_eq!(split.common().capacity().to_string(), "20");
     }
@@ -261,7 +268,8 @@ mod tests {
         let slots = |capacity| Limit::concurrent(Amount::from_tokens(capacity), Cost::ONE).unwrap();
         let split = Split::new(slots(11), &[share("search", "0.5"), share("batch", "0.3")]).unwrap();
         let of = |split: &Split| {
-            let shares: Vec<_> = split.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
+            let shares: Vec<_> =
+                split.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
             (shares, split.common().capacity().to_string())
         };
         assert_eq!(of(&split), (vec!["3".into(), "5".into()], "3".into()));
@@ -274,7 +282,8 @@ mod tests {
     fn a_lower_limit_leaves_each_line_room_for_a_call() {
         let split = Split::new(limit(100), &[share("search", "0.5"), share("batch", "0.49")]).unwrap();
         let lower = split.scaled_to(limit(50)).unwrap();
-        let capacities: Vec<_> = lower.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
+        let capacities: Vec<_> =
+            lower.shares().iter().map(|share| share.limit.capacity().to_string()).collect();
         assert_eq!(
             (capacities, lower.common().capacity().to_string()),
             (vec!["24.5".into(), "24.5".into()], "1".into())

@@ -33,7 +33,8 @@ impl Limit {
     pub fn warning(&self) -> Option<LimitWarning> {
         let call = self.cost_per_call.amount();
         let has_room_for_two = self.capacity >= call.plus(call);
-        let fills_in = self.rate.time_for(self.capacity).filter(|_| !self.is_concurrent() && !has_room_for_two)?;
+        let fills_in =
+            self.rate.time_for(self.capacity).filter(|_| !self.is_concurrent() && !has_room_for_two)?;
         let capacity = self.capacity;
         (fills_in < CORRECTED_CLOCK_ERROR).then_some(LimitWarning::TighterThanClocks { capacity, fills_in })
     }
@@ -46,7 +47,8 @@ mod tests {
     use crate::limit::LimitType;
 
     fn requests(capacity: i32, rate: &str) -> Limit {
-        Limit::rate(LimitType::Requests, Amount::from_tokens(capacity), rate.parse().unwrap(), Cost::ONE).unwrap()
+        Limit::rate(LimitType::Requests, Amount::from_tokens(capacity), rate.parse().unwrap(), Cost::ONE)
+            .unwrap()
     }
 
     #[test]

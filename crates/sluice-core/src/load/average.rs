@@ -20,7 +20,8 @@ pub(super) fn average(before: Rate, sample: Rate, span: Duration) -> Rate {
 
 /// `base^exponent`, in 2^-32, rounded down.
 fn power(mut base: u64, mut exponent: u64) -> u64 {
-    let times = |left: u64, right: u64| u64::try_from((u128::from(left) * u128::from(right)) >> 32).unwrap_or(ONE);
+    let times =
+        |left: u64, right: u64| u64::try_from((u128::from(left) * u128::from(right)) >> 32).unwrap_or(ONE);
     let mut product = ONE;
     while exponent > 0 && product > 0 {
         if exponent % 2 == 1 {

@@ -14,7 +14,8 @@ use super::Load;
 use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::schema::{
-    self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_BEFORE, USED_NOW,
+    self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_BEFORE,
+    USED_NOW,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update};
 use crate::timestamp::{Timestamp, whole_micros};
@@ -166,30 +167,33 @@ impl Callers {
 
     /// Moves the entries that have no room into [`OTHER_CALLERS`], those that used least first.
     ///
-    /// A `newcomer` notes a minute of one process, and the entries hold up to ten minutes of all processes of a
-    /// caller. So a newcomer without room is not only compared: by chance, it takes the place of the last entry.
-    /// The chance is its part of what both used, so a caller that uses much has an entry soon. What decides is
-    /// [`draw`] of the row's version, which each note changes.
+    /// A `newcomer` notes a minute of one process, and the entries hold up to ten minutes of all processes of
+    /// a caller. So a newcomer without room is not only compared: by chance, it takes the place of the last
+    /// entry. The chance is its part of what both used, so a caller that uses much has an entry soon. What
+    /// decides is [`draw`] of the row's version, which each note changes.
     fn fit(self, newcomer: &str) -> Self {
         let fitted = self.clone().ranked(None);
         let has_entry = fitted.entries.iter().any(|entry| entry.caller == newcomer);
         let last = fitted.entries.iter().rev().find(|entry| entry.caller != OTHER_CALLERS);
         let (Some(last), false) = (last, has_entry || newcomer == OTHER_CALLERS) else { return fitted };
         let of = |amount: Amount| u128::from(amount.micros().max(0).unsigned_abs());
-        let used = self.entries.iter().filter(|entry| entry.caller == newcomer).map(|entry| of(entry.total())).sum();
+        let used =
+            self.entries.iter().filter(|entry| entry.caller == newcomer).map(|entry| of(entry.total())).sum();
         let both: u128 = of(last.total()).saturating_add(used);
         let takes_its_place = u128::from(draw(self.version)).saturating_mul(both) < used << 32;
         if takes_its_place { self.ranked(Some(newcomer)) } else { fitted }
     }
 
-    /// Moves the entries that have no room into [`OTHER_CALLERS`]: `first` has room, then those that used most.
+    /// Moves the entries that have no room into [`OTHER_CALLERS`]: `first` has room, then those that used
+    /// most.
     fn ranked(mut self, first: Option<&str>) -> Self {
         let is_first = |entry: &Entry| first == Some(entry.caller.as_str());
         self.entries.sort_by(|one, two| {
             let by_use = two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller));
             is_first(two).cmp(&is_first(one)).then(by_use)
         });
-        let mut other = Entry { caller: String::from(OTHER_CALLERS), now: Amount::ZERO, before: Amount::ZERO };
+        let mut other =
+            Entry { caller: String::from(OTHER_CALLERS), now: Amount::ZERO, before: Amount::ZERO };
         let (mut bytes, mut kept) = (other.bytes() + 16, Vec::new());
         for entry in self.entries {
             bytes += entry.bytes();
@@ -213,7 +217,8 @@ impl Callers {
 
     pub(super) fn shown(&self, now: Timestamp) -> UseByCaller {
         let mut at = self.clone().at(now);
-        at.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
+        at.entries
+            .sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
         let since = at.period.saturating_sub(1).saturating_mul(length());
         let uses = at
             .entries
@@ -232,8 +237,8 @@ impl Callers {
     }
 }
 
-/// A number that looks random, made of a row's version: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast
-/// splittable pseudorandom number generators", 2014).
+/// A number that looks random, made of a row's version: the finalizer of SplitMix64 (Steele, Lea, Flood,
+/// "Fast splittable pseudorandom number generators", 2014).
 const fn draw(version: i64) -> u32 {
     let mut mixed = version.cast_unsigned().wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -275,9 +280,9 @@ fn name_of(caller: &str) -> &str {
     if end == 0 { "unknown" } else { &caller[..end] }
 }
 
-/// The first try of a note: adds to the entry that the caller has in the period of `now`. If its condition is false,
-/// [`note_use_again`] follows from the row in the reply. A note that is sent twice counts twice. Both replies,
-/// success and failed condition, show the load row.
+/// The first try of a note: adds to the entry that the caller has in the period of `now`. If its condition is
+/// false, [`note_use_again`] follows from the row in the reply. A note that is sent twice counts twice. Both
+/// replies, success and failed condition, show the load row.
 #[must_use]
 pub fn note_use(dimension: &Dimension, noted: Use<'_>, now: Timestamp) -> Update {
     let names = AttributeNames {
@@ -286,7 +291,11 @@ pub fn note_use(dimension: &Dimension, noted: Use<'_>, now: Timestamp) -> Update
     };
     Update {
         key: Load::key(dimension),
-        statement: Cow::Owned(Statement { update: Cow::Borrowed(ADD), condition: Cow::Borrowed(ADD_IF), names }),
+        statement: Cow::Owned(Statement {
+            update: Cow::Borrowed(ADD),
+            condition: Cow::Borrowed(ADD_IF),
+            names,
+        }),
         values: alloc::vec![
             (":used", Operand::number(noted.used)),
             (":callers_period", Operand::number(period(now))),
@@ -297,8 +306,8 @@ pub fn note_use(dimension: &Dimension, noted: Use<'_>, now: Timestamp) -> Update
     }
 }
 
-/// The next try of a note whose condition was false for `row`: writes the entries of `row` with the use, without
-/// what is older than the last period.
+/// The next try of a note whose condition was false for `row`: writes the entries of `row` with the use,
+/// without what is older than the last period.
 #[must_use]
 pub fn note_use_again(dimension: &Dimension, row: &impl Row, noted: Use<'_>, now: Timestamp) -> Update {
     let read = schema::number(row, CALLERS_VERSION).map_or_else(|_| String::from("0"), String::from);

@@ -9,8 +9,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, OUTLIVED_SEEN, PENDING, PENDING_SINCE, REFUSED_SEEN, Row,
-    SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, OUTLIVED_SEEN, PENDING, PENDING_SINCE,
+    REFUSED_SEEN, Row, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
@@ -74,8 +74,11 @@ const NAMES: &[&str] = &[
 
 /// Interleaving that the condition stops: two sweeps measure for the first time, and the later write is not
 /// the first. A sequence that cannot be read is replaced.
-static FIRST: Statement =
-    Statement::fixed(CHANGE, "attribute_not_exists(#sequence) OR NOT attribute_type(#sequence, :number)", NAMES);
+static FIRST: Statement = Statement::fixed(
+    CHANGE,
+    "attribute_not_exists(#sequence) OR NOT attribute_type(#sequence, :number)",
+    NAMES,
+);
 
 /// Interleaving that the condition stops: two sweeps measure against the same row, and the later write counts
 /// the time of the earlier sample again in its own.
@@ -190,14 +193,21 @@ impl Measurement {
     /// A measurement that does not depend on an earlier one; the rate stays.
     fn begin_anew(&self, sample: &Sample) -> Self {
         let sequence = self.sequence.saturating_add(1);
-        Self { drain_rate: self.drain_rate, expired_holders: self.expired_holders, sequence, ..Self::first(sample) }
+        Self {
+            drain_rate: self.drain_rate,
+            expired_holders: self.expired_holders,
+            sequence,
+            ..Self::first(sample)
+        }
     }
 
     fn next(&self, sample: &Sample, expired_holders: i64) -> Self {
         let Sample { pending, taken, admitted, uncounted, at, floor: _ } = *sample;
         let departed = departures(self, sample);
-        let is_still =
-            departed == Some(Amount::ZERO) && admitted == self.admitted && taken > Amount::ZERO && taken == self.taken;
+        let is_still = departed == Some(Amount::ZERO)
+            && admitted == self.admitted
+            && taken > Amount::ZERO
+            && taken == self.taken;
         Self {
             pending,
             taken,

@@ -100,7 +100,8 @@ pub fn note(dimension: &Dimension, refusals: u32, now: Timestamp) -> Update {
 #[must_use]
 pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Timestamp) -> Update {
     // The period as it was read: 8.5 is not a period, and must compare equal nevertheless.
-    let seen = Operand::Number(schema::number(row, CROWD_PERIOD).map_or_else(|_| String::from("0"), String::from));
+    let seen =
+        Operand::Number(schema::number(row, CROWD_PERIOD).map_or_else(|_| String::from("0"), String::from));
     let (crowd, now) = (Crowd::read(row), period(now));
     let may_join = matches!(row.field(CROWD), Some(Field::Number(_)));
     match now.saturating_sub(crowd.period) {

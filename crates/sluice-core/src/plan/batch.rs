@@ -75,7 +75,12 @@ impl<'a> RatePlanner<'a> {
             answers.push(answer);
         }
         let prefetched = batch.prefetch(prefetch);
-        BatchPlan { total: batch.total, write: batch.write().or_else(|| self.repair(now)), answers, prefetched }
+        BatchPlan {
+            total: batch.total,
+            write: batch.write().or_else(|| self.repair(now)),
+            answers,
+            prefetched,
+        }
     }
 
     /// A batch without callers.
@@ -84,7 +89,9 @@ impl<'a> RatePlanner<'a> {
         let bucket = self.bucket();
         let base = match bucket.tokens() > self.brim(now) {
             // A full write does not move an anchor of the future.
-            true => Line::new(bucket.limit().capacity(), bucket.line().effect(now), bucket.limit().refill_rate()),
+            true => {
+                Line::new(bucket.limit().capacity(), bucket.line().effect(now), bucket.limit().refill_rate())
+            }
             false => self.line(now),
         };
         let lowest = Amount::from_micros(i64::MIN);
@@ -108,7 +115,8 @@ impl RateBatch<'_> {
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
         let upto = self.total.plus(claim.cost.amount());
-        let answer = judge(self.planner.bucket(), self.base, claim, upto.plus(self.planner.floor()), self.now);
+        let answer =
+            judge(self.planner.bucket(), self.base, claim, upto.plus(self.planner.floor()), self.now);
         let answer = if let Plan::Write(_) = answer { Plan::Write(upto) } else { answer };
         self.planner.with_next_repair(answer, self.now)
     }

@@ -33,7 +33,8 @@ static CHANGE_RATE_FULL: Statement = Statement::fixed(
     CHANGE_NAMES,
 );
 
-const CHANGE_NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE, VERSION];
+const CHANGE_NAMES: &[&str] =
+    &[TOKENS, LAST_REFILL_AT, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE, VERSION];
 
 /// Interleavings that the condition stops:
 /// - `capacity`: two resizes planned from one reading would add the difference twice.
@@ -48,8 +49,8 @@ static RESIZE: Statement = Statement::fixed(
 
 /// The same of a row that names no shares.
 ///
-/// Interleaving that the condition stops as well: an operator has declared shares since the reading, and the row would
-/// get slots that a share has.
+/// Interleaving that the condition stops as well: an operator has declared shares since the reading, and the
+/// row would get slots that a share has.
 static RESIZE_ALONE: Statement = Statement::fixed(
     "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
      #counted = if_not_exists(#counted, :0) + :1",

@@ -25,8 +25,8 @@ static COOL_DOWN: Statement = Statement::fixed(
 /// - `blocked_until`: another process set a later end since the reading. The vendor asked again, and the
 ///   operator has not seen that yet. The write also removes an end that is not later than the one that was
 ///   read, so a second send changes nothing.
-/// - a missing `blocked_until`: another operator ended the cool-down. The condition fails, and the reply shows
-///   the row.
+/// - a missing `blocked_until`: another operator ended the cool-down. The condition fails, and the reply
+///   shows the row.
 ///
 /// The version stays, as above.
 static END_COOL_DOWN: Statement =

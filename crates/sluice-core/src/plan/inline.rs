@@ -71,8 +71,8 @@ impl InlineTake {
 pub struct Serves {
     /// By how many.
     pub numbers: u32,
-    /// Whether numbers of others are among them, which nobody seems to use. The write then has the condition that the
-    /// count is as it was read.
+    /// Whether numbers of others are among them, which nobody seems to use. The write then has the condition
+    /// that the count is as it was read.
     pub passes_over: bool,
 }
 
@@ -180,7 +180,8 @@ impl<'a> InlinePlanner<'a> {
     #[must_use]
     pub fn plan(self, takes: &[InlineTake], releases: &[InlineRelease], now: Timestamp) -> InlinePlan {
         let mut draft = Draft::new(self.bucket);
-        let mut released: Vec<ReleaseAnswer> = releases.iter().map(|release| draft.release(release)).collect();
+        let mut released: Vec<ReleaseAnswer> =
+            releases.iter().map(|release| draft.release(release)).collect();
         let blocked = self.bucket.cooling_down(now).map(|wait| Refusal { wait, reason: Reason::CoolingDown });
         let wanted = takes;
         let takes = takes.iter().map(|take| draft.take(take, wanted, blocked, now)).collect();
@@ -207,7 +208,13 @@ impl<'a> InlinePlanner<'a> {
         };
         let restored = draft.dead.iter().filter(has_room).count();
         let more = self.leases().is_some_and(|all| all.ended(cutoff).count() > leases.len());
-        Some(InlineReclaim { update, already_capped: leases.len() - restored, leases, slots: moved.slots, more })
+        Some(InlineReclaim {
+            update,
+            already_capped: leases.len() - restored,
+            leases,
+            slots: moved.slots,
+            more,
+        })
     }
 
     fn leases(self) -> Option<&'a InlineLeases> {

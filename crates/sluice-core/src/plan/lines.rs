@@ -5,9 +5,9 @@
 //! | lower | T = T - d, or T = C - d at a new anchor if the line is full | A as read, T at most C - x, or above it |
 //! | rewrite | T and A as calculated, with the new limits | `version` as read |
 //!
-//! What lowers a bucket (a vendor's reply, a penalty) comes while callers take, so it is relative and asks only what
-//! one line asks. What changes the lines (shares that are declared or removed, limits, a refill) is rare: it is
-//! calculated from one reading, and any write since makes it fail. See `docs/adr/0009-shares.md`.
+//! What lowers a bucket (a vendor's reply, a penalty) comes while callers take, so it is relative and asks
+//! only what one line asks. What changes the lines (shares that are declared or removed, limits, a refill) is
+//! rare: it is calculated from one reading, and any write since makes it fail. See `docs/adr/0009-shares.md`.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -21,8 +21,8 @@ use crate::bucket::lines::{LineRead, Lines};
 use crate::limit::Limit;
 use crate::limit::split::{MOST_SHARES, ShareLimit};
 use crate::schema::{
-    CAPACITY, COST_PER_CALL, LAST_REFILL_AT, LIMIT_TYPE, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR,
-    LINE_RATE, LINE_TOKENS, REFILL_RATE, SHARES, TOKENS, VERSION,
+    CAPACITY, COST_PER_CALL, LAST_REFILL_AT, LIMIT_TYPE, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY,
+    LINE_FLOOR, LINE_RATE, LINE_TOKENS, REFILL_RATE, SHARES, TOKENS, VERSION,
 };
 use crate::share::ShareName;
 use crate::statement::{AttributeNames, Operand, Statement, Update, Values};
@@ -148,8 +148,8 @@ impl Wording {
     }
 }
 
-/// The parts of `amount` that lower each line with a level above zero: in proportion to the levels, which are at
-/// least `amount` together. Lines without a level stay.
+/// The parts of `amount` that lower each line with a level above zero: in proportion to the levels, which are
+/// at least `amount` together. Lines without a level stay.
 fn parts_of(lines: &Lines, amount: Amount, now: Timestamp) -> Vec<(Option<&ShareName>, &LineRead, Amount)> {
     let level = |line: &LineRead| line.level(now).max(Amount::ZERO);
     let sum = lines.iter().map(|(_, line)| level(line)).fold(Amount::ZERO, Amount::plus);
@@ -170,19 +170,31 @@ fn parts_of(lines: &Lines, amount: Amount, now: Timestamp) -> Vec<(Option<&Share
 /// The write that takes `amount` from the lines of `bucket`, from each in proportion to its level.
 ///
 /// Interleavings that the condition stops:
-/// - A line filled up, or its anchor moved, since the reading, and the refill that it has in reserve would swallow
-///   what is taken. (As for the one line of a bucket without shares.)
+/// - A line filled up, or its anchor moved, since the reading, and the refill that it has in reserve would
+///   swallow what is taken. (As for the one line of a bucket without shares.)
 /// - The share was removed: there is no anchor to compare.
 /// - With [`Since::Nothing`]: others took since the reading.
-pub(super) fn lower_lines(bucket: &Bucket, lines: &Lines, amount: Amount, since: Since, now: Timestamp) -> Update {
+pub(super) fn lower_lines(
+    bucket: &Bucket,
+    lines: &Lines,
+    amount: Amount,
+    since: Since,
+    now: Timestamp,
+) -> Update {
     lowering(lines, amount, since, now).update(bucket)
 }
 
 /// As [`lower_lines`], with what a vendor's reply leaves in the row.
 ///
-/// Interleaving that the condition stops in addition: another reply lowered the bucket in the meantime, and this one
-/// would lower it for the same calls again.
-pub(super) fn observe_lines(bucket: &Bucket, lines: &Lines, excess: Amount, version: i64, now: Timestamp) -> Update {
+/// Interleaving that the condition stops in addition: another reply lowered the bucket in the meantime, and
+/// this one would lower it for the same calls again.
+pub(super) fn observe_lines(
+    bucket: &Bucket,
+    lines: &Lines,
+    excess: Amount,
+    version: i64,
+    now: Timestamp,
+) -> Update {
     use crate::schema::{OBSERVED, OBSERVED_VERSION};
     let mut wording = lowering(lines, excess, Since::Nothing, now);
     wording.attribute(OBSERVED);
@@ -191,7 +203,8 @@ pub(super) fn observe_lines(bucket: &Bucket, lines: &Lines, excess: Amount, vers
     wording.number(":excess", excess);
     wording.number(":observed_version", version);
     wording.number(":read_observed", bucket.observed());
-    wording.set(&["#observed = if_not_exists(#observed, :0) + :excess, #observed_version = :observed_version"]);
+    wording
+        .set(&["#observed = if_not_exists(#observed, :0) + :excess, #observed_version = :observed_version"]);
     wording.asks(&["(attribute_not_exists(#observed) OR #observed = :read_observed)"]);
     wording.update(bucket)
 }
@@ -241,8 +254,9 @@ pub(super) struct At {
     pub(super) anchor: Timestamp,
 }
 
-/// When a rewrite of lines with these anchors takes effect: after each of them, so that no write that was planned
-/// before passes after it. A line that keeps what it has goes by its own anchor alone: another's may lie in the future.
+/// When a rewrite of lines with these anchors takes effect: after each of them, so that no write that was
+/// planned before passes after it. A line that keeps what it has goes by its own anchor alone: another's may
+/// lie in the future.
 pub(super) fn effect(anchors: impl IntoIterator<Item = Timestamp>, now: Timestamp) -> Timestamp {
     anchors.into_iter().fold(now, |at, anchor| at.max(anchor.after(Duration::from_micros(1))))
 }
@@ -251,7 +265,8 @@ impl Rewrite<'_> {
     /// The write. `bucket` is seen from its common line.
     ///
     /// Interleavings that the condition stops:
-    /// - `version`: anything was written since the reading. (A cool-down leaves the version, and concerns no line.)
+    /// - `version`: anything was written since the reading. (A cool-down leaves the version, and concerns no
+    ///   line.)
     /// - `last_refill_at`: the bucket was recreated, and counts its writes from the start again.
     pub(super) fn update(&self, bucket: &Bucket) -> Update {
         let mut wording = Wording::default();
@@ -284,8 +299,9 @@ impl Rewrite<'_> {
         let before = bucket.lines();
         let Some(before) = before else {
             if !self.shares.is_empty() {
-                let line =
-                    |(share, at): &(&ShareLimit, At)| (Cow::Owned(share.name.to_string()), whole_line(share, *at));
+                let line = |(share, at): &(&ShareLimit, At)| {
+                    (Cow::Owned(share.name.to_string()), whole_line(share, *at))
+                };
                 wording.attribute(SHARES);
                 wording.values.push((":shares", Operand::Map(self.shares.iter().map(line).collect())));
                 wording.set(&["#shares = :shares"]);

@@ -39,8 +39,8 @@ static LOWER_FULL: Statement = Statement::fixed(
 );
 
 impl RatePlanner<'_> {
-    /// The write that leaves `factor` of the present level of the whole bucket, or `None` if there is no level to take from. It takes at
-    /// most what refills in `longest`; `None` is without this bound.
+    /// The write that leaves `factor` of the present level of the whole bucket, or `None` if there is no
+    /// level to take from. It takes at most what refills in `longest`; `None` is without this bound.
     #[must_use]
     pub fn penalize(self, factor: Factor, longest: Option<Duration>, now: Timestamp) -> Option<Update> {
         let (level, rate) = (self.bucket().held_by_lines(now), self.bucket().whole_limit().refill_rate());
@@ -62,7 +62,8 @@ impl RatePlanner<'_> {
     pub(super) fn lower_above(self, lowest: Option<Amount>, amount: Amount, now: Timestamp) -> Update {
         let brim = self.brim(now);
         if self.bucket().tokens() <= brim {
-            let mut values = alloc::vec![(":amount", Operand::number(amount)), (":brim", Operand::number(brim))];
+            let mut values =
+                alloc::vec![(":amount", Operand::number(amount)), (":brim", Operand::number(brim))];
             values.extend(lowest.map(|lowest| (":lowest", Operand::number(lowest))));
             return self.update(if lowest.is_some() { &LOWER_CAPPED } else { &LOWER }, values);
         }

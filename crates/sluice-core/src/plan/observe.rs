@@ -16,8 +16,8 @@
 //! reply to a grant that is earlier than the last grant whose reply lowered the bucket changes nothing
 //! (`observed_version`).
 //!
-//! One reply lowers a bucket by at most what refills in `longest`: a mistaken "0 left" of a day would otherwise stop
-//! the fleet for a day. If the vendor means it, the next replies lower the bucket further.
+//! One reply lowers a bucket by at most what refills in `longest`: a mistaken "0 left" of a day would
+//! otherwise stop the fleet for a day. If the vendor means it, the next replies lower the bucket further.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
@@ -32,8 +32,8 @@ use crate::plan::lines::observe_lines;
 use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::schema::{
-    ADOPT_AT_LEAST, ADOPTS_LIMIT, CAPACITY, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_VERSION, REFILL_RATE, TOKENS,
-    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    ADOPT_AT_LEAST, ADOPTS_LIMIT, CAPACITY, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_VERSION, REFILL_RATE,
+    TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -129,11 +129,12 @@ pub enum Observation {
 
 impl RatePlanner<'_> {
     /// Decides what `remaining` means for the bucket. A bucket that is too high by less than one call's worth
-    /// counts as agreeing: otherwise every reply would cost a write. The bucket is lowered by at most what refills
-    /// in `longest`.
+    /// counts as agreeing: otherwise every reply would cost a write. The bucket is lowered by at most what
+    /// refills in `longest`.
     #[must_use]
     pub fn observe(self, remaining: &Remaining, longest: Duration, now: Timestamp) -> Observation {
-        let (bucket, before, version) = (self.bucket(), remaining.receipt.after(), remaining.receipt.version());
+        let (bucket, before, version) =
+            (self.bucket(), remaining.receipt.after(), remaining.receipt.version());
         // A recreated row starts its versions again.
         let is_older_row = version > bucket.version();
         if is_older_row || bucket.observed_version().is_some_and(|last| last > version) {
@@ -177,17 +178,24 @@ impl RatePlanner<'_> {
         Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
     }
 
-    /// The same for a bucket with shares. A vendor counts the calls of all of them, so the sum of the levels is
-    /// compared, and each line is lowered in proportion to its level. The grant's own line says nothing about the
-    /// others, so this is the weaker bound above.
-    fn observe_shares(self, lines: &Lines, remaining: &Remaining, longest: Duration, now: Timestamp) -> Observation {
+    /// The same for a bucket with shares. A vendor counts the calls of all of them, so the sum of the levels
+    /// is compared, and each line is lowered in proportion to its level. The grant's own line says nothing
+    /// about the others, so this is the weaker bound above.
+    fn observe_shares(
+        self,
+        lines: &Lines,
+        remaining: &Remaining,
+        longest: Duration,
+        now: Timestamp,
+    ) -> Observation {
         let (bucket, limit) = (self.bucket(), self.bucket().whole_limit());
         let age = now.since(remaining.start);
         if limit.refill_rate().time_for(limit.capacity()).is_none_or(|filled_in| age >= filled_in) {
             return Observation::Stale;
         }
         // What is booked on one line is no less of what another has.
-        let excess = bucket.held_by_lines(now).minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
+        let excess =
+            bucket.held_by_lines(now).minus(remaining.left.plus(limit.refill_rate().accrued_ceil(age)));
         let one_call = remaining.receipt.cost().amount().max(limit.cost_per_call().amount());
         if excess < one_call {
             return Observation::Agrees;
@@ -201,7 +209,8 @@ impl RatePlanner<'_> {
     fn most_left(self, remaining: &Remaining, now: Timestamp) -> Option<Amount> {
         let (limit, line) = (self.bucket().limit(), self.bucket().line());
         let age = now.since(remaining.start);
-        let is_young = limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
+        let is_young =
+            limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
         is_young.then(|| remaining.left_at_most(line.both_rise(now), line))
     }
 }
@@ -221,10 +230,11 @@ static REPORT_LIMITS: Statement = Statement::fixed(
 );
 
 /// Interleavings that the condition stops:
-/// - `adopt_at_least`: an operator or another process stated a floor since the reading. This one may have been
-///   computed from a limit that was lowered since.
+/// - `adopt_at_least`: an operator or another process stated a floor since the reading. This one may have
+///   been computed from a limit that was lowered since.
 /// - `adopts_limit`: an operator switched adoption off.
-/// - `capacity`, `refill_rate`: another process lowered the limit since the reading, or an operator changed it.
+/// - `capacity`, `refill_rate`: another process lowered the limit since the reading, or an operator changed
+///   it.
 static STATE_FLOOR: Statement = Statement::fixed(
     "SET #adopt_at_least = :adopt_at_least",
     "attribute_not_exists(#adopt_at_least) AND #adopts_limit = :1 AND #capacity = :read_capacity \
@@ -245,8 +255,8 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     Update { key: dimension.to_string(), statement: Cow::Borrowed(statement), values }
 }
 
-/// The write that states the floor of a bucket whose row states none ([`Bucket::adopt_at_least`]). Without it,
-/// the floor would fall with each limit that the bucket adopts.
+/// The write that states the floor of a bucket whose row states none ([`Bucket::adopt_at_least`]). Without
+/// it, the floor would fall with each limit that the bucket adopts.
 #[must_use]
 pub fn state_floor(bucket: &Bucket) -> Update {
     let bucket = &bucket.clone().seen_from(None);

@@ -1,10 +1,10 @@
 //! The order in which callers of all processes have slots: numbers that are drawn and served.
 //!
-//! A caller that has to wait for a slot draws a number: the count of numbers drawn so far, in the load row of its
-//! bucket. The bucket's row counts how many have been served, in the write that takes the slot. So two counts say
-//! how many stand before a caller, however many wait. The order is advice: a take needs free slots, and no number.
-//! A client that does not know of numbers takes slots as before. A wrong count can change the order, or leave a slot
-//! idle for a moment. It never loses a slot.
+//! A caller that has to wait for a slot draws a number: the count of numbers drawn so far, in the load row of
+//! its bucket. The bucket's row counts how many have been served, in the write that takes the slot. So two
+//! counts say how many stand before a caller, however many wait. The order is advice: a take needs free
+//! slots, and no number. A client that does not know of numbers takes slots as before. A wrong count can
+//! change the order, or leave a slot idle for a moment. It never loses a slot.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
@@ -18,8 +18,8 @@ use crate::schema::{self, DRAWN, LIMIT_TYPE, Row, WAITED_UNTIL};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// How long a mark says that callers wait. Longer costs fewer writes; shorter ends sooner what callers pay for a
-/// number after the last of a crowd was served.
+/// How long a mark says that callers wait. Longer costs fewer writes; shorter ends sooner what callers pay
+/// for a number after the last of a crowd was served.
 pub const WAIT_MARK: Duration = Duration::from_secs(4);
 
 /// DynamoDB cannot add to a count that is not a number: it would answer with an error.
@@ -43,8 +43,8 @@ static MARK: Statement = Statement::fixed(
     &[LIMIT_TYPE, WAITED_UNTIL],
 );
 
-/// The write that draws numbers for so many callers. Sent twice, it draws twice: the numbers between are passed
-/// over. The reply shows the load row, whose [`drawn`] is the number after the last one.
+/// The write that draws numbers for so many callers. Sent twice, it draws twice: the numbers between are
+/// passed over. The reply shows the load row, whose [`drawn`] is the number after the last one.
 #[must_use]
 pub fn draw(dimension: &Dimension, callers: u32) -> Update {
     let values = alloc::vec![
@@ -61,9 +61,9 @@ pub fn drawn(row: &impl Row) -> Option<i64> {
     schema::count(row, DRAWN).ok()
 }
 
-/// The write that lets numbers go on after `served`, for a load row that counts `drawn` although more have been
-/// served: the load row was lost, or callers were passed over that came nevertheless. The caller that writes this
-/// has the last `callers` of the new numbers.
+/// The write that lets numbers go on after `served`, for a load row that counts `drawn` although more have
+/// been served: the load row was lost, or callers were passed over that came nevertheless. The caller that
+/// writes this has the last `callers` of the new numbers.
 #[must_use]
 pub fn catch_up(dimension: &Dimension, drawn: i64, served: i64, callers: u32) -> Update {
     let values = alloc::vec![

@@ -82,7 +82,8 @@ static REANCHOR: Taking =
 /// it.
 const IF_FULL: &str = "#last_refill_at = :read_anchor AND #tokens > :brim \
      AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)";
-static FULL: Taking = taking!("SET #tokens = :tokens, #last_refill_at = :anchor, #version = #version + :1", IF_FULL);
+static FULL: Taking =
+    taking!("SET #tokens = :tokens, #last_refill_at = :anchor, #version = #version + :1", IF_FULL);
 
 /// Which of the three writes takes the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +153,8 @@ impl<'a> RatePlanner<'a> {
         Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, taker: Taker::Own }
     }
 
-    /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or not at
-    /// all, and `floor` stays.
+    /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or
+    /// not at all, and `floor` stays.
     #[must_use]
     pub const fn borrowing((lender, floor): &'a (Bucket, Amount)) -> Self {
         Self { taker: Taker::Borrower { leaves: *floor }, ..Self::new(lender) }
@@ -192,7 +193,8 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor()), take.now);
+        let answer =
+            judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor()), take.now);
         match self.with_next_repair(answer, take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
@@ -362,7 +364,10 @@ impl<'a> RatePlanner<'a> {
     }
 
     pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {
-        values.extend([(":read_anchor", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
+        values.extend([
+            (":read_anchor", Operand::number(self.bucket.anchor_as_read())),
+            (":1", Operand::number(1)),
+        ]);
         let statement = match self.bucket.share() {
             None => Cow::Borrowed(statement),
             Some(share) => Cow::Owned(statement.in_share(share)),

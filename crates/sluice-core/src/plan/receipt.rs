@@ -14,8 +14,7 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 const NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, VERSION, RETURNED, LOTS];
-const GIVE_BACK: &str =
-    "SET #tokens = #tokens + :unused, #returned = if_not_exists(#returned, :0) + :unused, #version = #version + :1";
+const GIVE_BACK: &str = "SET #tokens = #tokens + :unused, #returned = if_not_exists(#returned, :0) + :unused, #version = #version + :1";
 
 /// The return of a start that is still to come.
 ///

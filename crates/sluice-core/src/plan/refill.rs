@@ -1,8 +1,8 @@
 //! Setting the level of a rate bucket, because an operator asks for it.
 //!
 //! A refill adds tokens that did not flow in. If it raises the line by X, a window that contains the refill
-//! starts calls worth at most X more than `line.rs` allows. Starts and tickets that were booked before stay as
-//! they are, and are part of X: a level below zero is raised from there.
+//! starts calls worth at most X more than `line.rs` allows. Starts and tickets that were booked before stay
+//! as they are, and are part of X: a level below zero is raised from there.
 //!
 //! A refill counts as a lot, so that no tokens that were taken before it come back after it: they would lift
 //! the line once more, in a window that does not contain the refill.
@@ -14,8 +14,8 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// Interleavings that the condition stops:
-/// - `last_refill_at`: the bucket was full since the reading, or its anchor moved, or it has other limits, and
-///   the step would be taken from another line.
+/// - `last_refill_at`: the bucket was full since the reading, or its anchor moved, or it has other limits,
+///   and the step would be taken from another line.
 /// - `tokens`: another operator refilled since the reading, or a caller gave back, and both steps together
 ///   would leave more than was asked for.
 ///

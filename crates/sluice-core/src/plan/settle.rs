@@ -27,8 +27,8 @@ static SETTLE: Statement = Statement::fixed(
     &[TOKENS, LAST_REFILL_AT, VERSION, RETURNED, LOTS],
 );
 
-/// The same if calls take so much that the cap depends on the level. Interleaving that `:lowest` stops: others
-/// took tokens since the reading, and the settlement would lower the bucket further than a debt may.
+/// The same if calls take so much that the cap depends on the level. Interleaving that `:lowest` stops:
+/// others took tokens since the reading, and the settlement would lower the bucket further than a debt may.
 static SETTLE_CAPPED: Statement = Statement::fixed(
     "SET #tokens = #tokens + :step, #returned = if_not_exists(#returned, :0) + :returned, #version = #version + :1",
     "#last_refill_at = :read_anchor AND #tokens >= :lowest \
@@ -40,8 +40,8 @@ static SETTLE_CAPPED: Statement = Statement::fixed(
 /// How far settlements may lower a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Debt {
-    /// To minus the capacity. If starts are booked further ahead than that, a call may still take as much again
-    /// as it had reserved.
+    /// To minus the capacity. If starts are booked further ahead than that, a call may still take as much
+    /// again as it had reserved.
     #[default]
     Capped,
     /// As far as the calls state that they used.
@@ -149,7 +149,13 @@ impl RatePlanner<'_> {
         (taken, lowest)
     }
 
-    fn give_and_take(self, returned: Amount, taken: Amount, most_before: Amount, lowest: Option<Amount>) -> Update {
+    fn give_and_take(
+        self,
+        returned: Amount,
+        taken: Amount,
+        most_before: Amount,
+        lowest: Option<Amount>,
+    ) -> Update {
         let mut values = alloc::vec![
             (":step", Operand::number(returned.minus(taken))),
             (":returned", Operand::number(returned)),

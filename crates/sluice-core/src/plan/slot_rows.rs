@@ -1,5 +1,5 @@
-//! Declaring, changing and removing shares of a concurrency bucket: one step after the other, each from a reading of
-//! all rows, until the rows are as wanted.
+//! Declaring, changing and removing shares of a concurrency bucket: one step after the other, each from a
+//! reading of all rows, until the rows are as wanted.
 //!
 //! | step | write | condition |
 //! |---|---|---|
@@ -8,13 +8,14 @@
 //! | remove | delete a share's row | C as read, T >= C |
 //! | grow | each row: C = C + m, T = T + m; or put | each row: C as read, T >= min(T as read, 0); or no row |
 //!
-//! A step that grows lines is one transaction over all rows (m is 0 for those that stay), with `shares` as read.
-//! With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the whole limit or
-//! below, once it is there. So the vendor never sees more calls at once than that. A line that shrinks while its slots
-//! are held goes below zero, and gives nothing until they come back; the others grow by as much as has come back.
+//! A step that grows lines is one transaction over all rows (m is 0 for those that stay), with `shares` as
+//! read. With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the
+//! whole limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
+//! shrinks while its slots are held goes below zero, and gives nothing until they come back; the others grow
+//! by as much as has come back.
 //!
-//! A share that goes stays named, closed, until its row is gone; a new one is named, closed, before its row exists. So
-//! the next step finds every row, also after a crash. Callers use no closed share.
+//! A share that goes stays named, closed, until its row is gone; a new one is named, closed, before its row
+//! exists. So the next step finds every row, also after a crash. Callers use no closed share.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -30,14 +31,15 @@ use crate::limit::Limit;
 use crate::limit::LimitType;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
 use crate::schema::{
-    BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED,
-    LINE_FLOOR, PROTOCOL, SHARES, TOKENS, VERSION,
+    BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY,
+    LINE_CLOSED, LINE_FLOOR, PROTOCOL, SHARES, TOKENS, VERSION,
 };
 use crate::share::ShareName;
 use crate::statement::{Delete, Operand, Statement, Update, Write};
 use crate::timestamp::Timestamp;
 
-const NAMED: &str = "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+const NAMED: &str =
+    "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
 
 /// Interleavings that the condition stops:
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
@@ -63,12 +65,12 @@ static NAME_NONE: Statement = Statement::fixed(
     &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
 );
 
-/// Deletes nothing. Interleavings that the condition stops: since the reading, another operator has made the row of a
-/// share whose name goes, or whose slots this write gives to others.
+/// Deletes nothing. Interleavings that the condition stops: since the reading, another operator has made the
+/// row of a share whose name goes, or whose slots this write gives to others.
 static NO_ROW: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
 
-/// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left without
-/// its bucket while another line has the slot.
+/// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left
+/// without its bucket while another line has the slot.
 static REMOVE: Statement = Statement::guard(
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :read_capacity",
     &[CAPACITY, TOKENS, LIMIT_TYPE],
@@ -80,8 +82,8 @@ const GROWN: &str = "SET #tokens = #tokens + :step, #capacity = :capacity, #cost
 /// Interleavings that the condition stops:
 /// - `capacity`: another operator has given the same slots to another line since the reading.
 /// - `tokens`: the line has fallen below zero since, and more of it is held than was counted.
-/// - `shares`, of the bucket's own row: another operator has taken away the name of a share whose row this write makes,
-///   or has named one whose row has slots that were not counted.
+/// - `shares`, of the bucket's own row: another operator has taken away the name of a share whose row this
+///   write makes, or has named one whose row has slots that were not counted.
 static GROW: Statement = Statement::fixed(
     GROWN,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least",
@@ -165,7 +167,8 @@ impl SlotRows {
     pub fn next(&self, to: &Split, now: Timestamp) -> SlotStep {
         let found = |row: &Dimension| self.shares.iter().flatten().any(|bucket| bucket.dimension() == row);
         let before = names_while_changing(self.common.slot_shares(), to, &self.common);
-        let stays = before.iter().filter(|share| !share.is_closed || is_wanted(share, to) || found(&share.row));
+        let stays =
+            before.iter().filter(|share| !share.is_closed || is_wanted(share, to) || found(&share.row));
         let before: Vec<SlotShare> = stays.cloned().collect();
         if before.len() > 2 * MOST_SHARES {
             // The rows of shares that go are still in use, and a row with more names could not be read.
@@ -189,7 +192,8 @@ impl SlotRows {
         if lines.iter().any(|line| line.wanted.is_none() && line.now.is_some()) {
             return SlotStep::Wait(counted.minus(to.whole().capacity()).max(Amount::ZERO));
         }
-        let after: Vec<SlotShare> = to.shares().iter().filter_map(|share| named(share, &self.common)).collect();
+        let after: Vec<SlotShare> =
+            to.shares().iter().filter_map(|share| named(share, &self.common)).collect();
         match after == self.common.slot_shares() {
             true => SlotStep::Done,
             false => SlotStep::Write(self.name(&after)),
@@ -204,7 +208,8 @@ impl SlotRows {
             let wanted = to.shares().iter().find(|share| share.name == name).map(|share| &share.limit);
             Some(Line { now: at(&row), row, wanted })
         });
-        let own = Line { row: self.common.dimension().clone(), now: Some(&self.common), wanted: Some(to.common()) };
+        let own =
+            Line { row: self.common.dimension().clone(), now: Some(&self.common), wanted: Some(to.common()) };
         core::iter::once(own).chain(shares).collect()
     }
 
@@ -229,7 +234,9 @@ impl SlotRows {
         }
         let update = Update { key: self.common.key(), statement: Cow::Borrowed(statement), values };
         let go = before.iter().filter(|share| shares.iter().all(|stays| stays.name != share.name));
-        core::iter::once(Write::Update(update)).chain(go.map(|share| Write::Delete(no_row(&share.row)))).collect()
+        core::iter::once(Write::Update(update))
+            .chain(go.map(|share| Write::Delete(no_row(&share.row))))
+            .collect()
     }
 }
 
@@ -285,7 +292,9 @@ fn shrink(bucket: &Bucket, wanted: Option<&Limit>, now: Timestamp) -> Option<Slo
         }
         // A row without any slot could not be read.
         let call = limit.cost_per_call();
-        let least = Limit::concurrent(call.amount(), call).ok().filter(|least| least.capacity() < limit.capacity())?;
+        let least = Limit::concurrent(call.amount(), call)
+            .ok()
+            .filter(|least| least.capacity() < limit.capacity())?;
         return resized(bucket, &least, now);
     };
     match limit.capacity() > wanted.capacity() || limit.capacity() == wanted.capacity() && limit != wanted {
@@ -306,8 +315,8 @@ fn remove(bucket: &Bucket) -> Delete {
     Delete { key: bucket.key(), statement: &REMOVE, values }
 }
 
-/// Returns the transaction that gives `free` slots to the lines that lack some, in their order; `None` if no line
-/// would get a whole call.
+/// Returns the transaction that gives `free` slots to the lines that lack some, in their order; `None` if no
+/// line would get a whole call.
 fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Option<Vec<Write>> {
     let call = to.whole().cost_per_call();
     let (mut writes, mut grows) = (Vec::new(), false);
@@ -315,7 +324,11 @@ fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Opt
     let cools_until = lines.first().and_then(|own| own.now?.blocked_until()).filter(|until| *until > now);
     for (at, line) in lines.iter().enumerate() {
         let whole = line.wanted.is_some() && line.lacks() <= free;
-        let more = if whole { line.lacks() } else { line.lacks().min(free.max(Amount::ZERO)).in_calls(call.amount()) };
+        let more = if whole {
+            line.lacks()
+        } else {
+            line.lacks().min(free.max(Amount::ZERO)).in_calls(call.amount())
+        };
         let capacity = line.capacity().plus(more);
         let Some(bucket) = line.now else {
             let Some(limit) = Limit::concurrent(capacity, call).ok() else {

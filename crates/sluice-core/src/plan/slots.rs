@@ -21,7 +21,8 @@ use crate::lease::purge_at;
 use crate::limit::LimitType;
 use crate::plan::{Plan, Reason, Refusal, Take};
 use crate::schema::{
-    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION, WAITED_UNTIL,
+    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION,
+    WAITED_UNTIL,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -46,7 +47,8 @@ static TAKE_SLOT: Statement = Statement::fixed(
 /// As [`TAKE_SLOT`], for callers of another share of the bucket.
 ///
 /// Interleavings that the condition stops as well, both since the reading:
-/// - `least` instead of `cost`: callers of the lender took slots, and a borrower would take of those that are kept.
+/// - `least` instead of `cost`: callers of the lender took slots, and a borrower would take of those that are
+///   kept.
 /// - `waited_until`: callers of the lender wait, and the slot is theirs.
 static BORROW_SLOT: Statement = Statement::fixed(
     "SET #tokens = #tokens - :cost, #admitted = if_not_exists(#admitted, :0) + :cost, #version = #version + :1, \
@@ -116,8 +118,9 @@ impl<'a> SlotPlanner<'a> {
         }
     }
 
-    /// Whether `cost` slots are free if the same write takes `taken` for others. `Write` holds the sum. A caller that
-    /// borrows of another share `leaves` some free, and takes none while callers of that share wait.
+    /// Whether `cost` slots are free if the same write takes `taken` for others. `Write` holds the sum. A
+    /// caller that borrows of another share `leaves` some free, and takes none while callers of that share
+    /// wait.
     #[must_use]
     pub fn judge(self, cost: Cost, taken: Amount, leaves: Option<Amount>, now: Timestamp) -> Plan<Amount> {
         let capacity = self.bucket.limit().capacity();
@@ -135,8 +138,8 @@ impl<'a> SlotPlanner<'a> {
         Plan::Write(total)
     }
 
-    /// The bucket's half of an acquire of `total` slots, for one caller or several. If some of them borrow, so many are
-    /// free in all (`borrows`).
+    /// The bucket's half of an acquire of `total` slots, for one caller or several. If some of them borrow,
+    /// so many are free in all (`borrows`).
     #[must_use]
     pub fn write(self, total: Amount, borrows: Option<Amount>, now: Timestamp) -> Update {
         let mut values = alloc::vec![
@@ -148,7 +151,10 @@ impl<'a> SlotPlanner<'a> {
         ];
         let statement = Cow::Borrowed(if borrows.is_some() { &BORROW_SLOT } else { &TAKE_SLOT });
         if let Some(least) = borrows {
-            values.extend([(":least", Operand::number(least)), (":far", Operand::number(now.after(FARTHEST_MARK)))]);
+            values.extend([
+                (":least", Operand::number(least)),
+                (":far", Operand::number(now.after(FARTHEST_MARK))),
+            ]);
         }
         Update { key: self.bucket.key(), statement, values }
     }
@@ -156,8 +162,8 @@ impl<'a> SlotPlanner<'a> {
 
 /// The same take for a caller that leaves free slots to those that wait for them.
 ///
-/// Interleaving that the condition stops: a process that gives its slot back and asks again knows of nobody, and
-/// passes all that wait, each time.
+/// Interleaving that the condition stops: a process that gives its slot back and asks again knows of nobody,
+/// and passes all that wait, each time.
 #[must_use]
 pub fn behind_those_that_wait(take: Update, now: Timestamp) -> Update {
     if take.values.iter().any(|(name, _)| *name == ":far") {
@@ -168,7 +174,8 @@ pub fn behind_those_that_wait(take: Update, now: Timestamp) -> Update {
         "{} AND (attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)",
         take.statement.condition
     );
-    let names = AttributeNames::of(&[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE, WAITED_UNTIL]);
+    let names =
+        AttributeNames::of(&[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE, WAITED_UNTIL]);
     let statement = Statement { update: take.statement.update.clone(), condition: condition.into(), names };
     let mut values = take.values;
     values.push((":far", Operand::number(now.after(FARTHEST_MARK))));
@@ -241,6 +248,7 @@ impl Fill {
 #[must_use]
 pub fn renew(key: String, ends: Timestamp) -> Update {
     let ends = ends.ceil_to_second();
-    let values = alloc::vec![(":ends", Operand::number(ends)), (":purge_at", Operand::number(purge_at(ends)))];
+    let values =
+        alloc::vec![(":ends", Operand::number(ends)), (":purge_at", Operand::number(purge_at(ends)))];
     Update { key, statement: Cow::Borrowed(&RENEW), values }
 }

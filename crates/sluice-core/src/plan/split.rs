@@ -1,7 +1,7 @@
 //! Declaring, changing and removing shares, and other changes of the limits of a bucket with shares.
 //!
-//! A declared share gets a part of the common line's level, and a removed share's level goes there. No write raises
-//! the sum of the levels. A line whose limits change keeps its level, cut at its new capacity.
+//! A declared share gets a part of the common line's level, and a removed share's level goes there. No write
+//! raises the sum of the levels. A line whose limits change keeps its level, cut at its new capacity.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
@@ -52,7 +52,8 @@ impl Bucket {
     /// The write that creates the row of a bucket that is missing in the table, full, with these shares.
     #[must_use]
     pub fn create_split(&self, split: &Split) -> Put {
-        let Put { mut item, statement } = Self::full(self.dimension().clone(), *split.common(), self.anchor()).create();
+        let Put { mut item, statement } =
+            Self::full(self.dimension().clone(), *split.common(), self.anchor()).create();
         if !split.shares().is_empty() {
             let line = |share: &ShareLimit| {
                 let at = At { level: share.limit.capacity(), anchor: self.anchor() };
@@ -66,12 +67,16 @@ impl Bucket {
 
 fn is_as(share: &Share, wanted: &ShareLimit) -> bool {
     let ShareLimit { name, limit, floor, background } = wanted;
-    share.name == *name && share.line.limit == *limit && share.floor == *floor && share.is_background == *background
+    share.name == *name
+        && share.line.limit == *limit
+        && share.floor == *floor
+        && share.is_background == *background
 }
 
 impl Change {
-    /// The write that gives `bucket` the limit and the shares of `to` at `now`. Of a concurrency bucket, it changes the
-    /// bucket's own row alone, to what the shares leave ([`SlotRows`](crate::SlotRows) changes all rows).
+    /// The write that gives `bucket` the limit and the shares of `to` at `now`. Of a concurrency bucket, it
+    /// changes the bucket's own row alone, to what the shares leave ([`SlotRows`](crate::SlotRows) changes
+    /// all rows).
     ///
     /// # Errors
     /// [`InvalidLimit::KindChange`] between rate and concurrency.
@@ -87,9 +92,12 @@ impl Change {
         }
         let before: &[Share] = bucket.lines().map_or(&[], |lines| &lines.shares);
         let find = |name| before.iter().find(|share| share.name == name);
-        let removed: Vec<&Share> =
-            before.iter().filter(|share| to.shares().iter().all(|wanted| wanted.name != share.name)).collect();
-        let (new, kept): (Vec<_>, Vec<_>) = to.shares().iter().partition(|wanted| find(wanted.name.clone()).is_none());
+        let removed: Vec<&Share> = before
+            .iter()
+            .filter(|share| to.shares().iter().all(|wanted| wanted.name != share.name))
+            .collect();
+        let (new, kept): (Vec<_>, Vec<_>) =
+            to.shares().iter().partition(|wanted| find(wanted.name.clone()).is_none());
         let anchors = removed.iter().map(|share| share.line.anchor.get());
         let at = effect(anchors.chain([bucket.anchor()]), now);
         let level = |line: &LineRead| line.level(at);
@@ -102,7 +110,9 @@ impl Change {
         let mut shares: Vec<(&ShareLimit, At)> = new.into_iter().map(|share| (share, come(share))).collect();
         let given = shares.iter().fold(Amount::ZERO, |sum, (_, at)| sum.plus(at.level));
         for wanted in kept {
-            let Some(share) = find(wanted.name.clone()).filter(|share| !is_as(share, wanted)) else { continue };
+            let Some(share) = find(wanted.name.clone()).filter(|share| !is_as(share, wanted)) else {
+                continue;
+            };
             let anchor = effect([share.line.anchor.get()], now);
             let level = share.line.level(anchor).min(wanted.limit.capacity());
             shares.push((wanted, At { level, anchor }));
@@ -113,8 +123,8 @@ impl Change {
         Ok(Rewrite { common, shares, removed }.update(bucket))
     }
 
-    /// The write that sets the levels of a bucket with shares at `now`, to `level` together: each line in proportion
-    /// to its capacity. For an operator, as [`RatePlanner::refill`](crate::RatePlanner::refill).
+    /// The write that sets the levels of a bucket with shares at `now`, to `level` together: each line in
+    /// proportion to its capacity. For an operator, as [`RatePlanner::refill`](crate::RatePlanner::refill).
     #[must_use]
     pub fn refill_lines(bucket: &Bucket, level: Amount, now: Timestamp) -> Update {
         let bucket = &bucket.clone().seen_from(None);
@@ -124,7 +134,8 @@ impl Change {
         let whole = split.whole().capacity();
         let part = |limit: &Limit| limit.capacity().scaled(level, whole);
         let stands = |share: &ShareLimit| At { level: part(&share.limit), anchor };
-        let shares: Vec<(&ShareLimit, At)> = split.shares().iter().map(|share| (share, stands(share))).collect();
+        let shares: Vec<(&ShareLimit, At)> =
+            split.shares().iter().map(|share| (share, stands(share))).collect();
         let level = shares.iter().fold(level, |rest, (_, at)| rest.minus(at.level));
         let common = Some((*split.common(), At { level, anchor }));
         Rewrite { common, shares, removed: Vec::new() }.update(bucket)

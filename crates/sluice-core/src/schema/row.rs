@@ -168,8 +168,13 @@ pub(crate) fn rate(row: &(impl Row + ?Sized), attribute: &'static str) -> Result
     parsed(row, attribute, |text| Rate::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
-pub(crate) fn timestamp(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<Exact<Timestamp>, RowError> {
-    parsed(row, attribute, |text| Timestamp::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
+pub(crate) fn timestamp(
+    row: &(impl Row + ?Sized),
+    attribute: &'static str,
+) -> Result<Exact<Timestamp>, RowError> {
+    parsed(row, attribute, |text| {
+        Timestamp::parse(text).map(|(value, exact)| Exact::read(value, exact, text))
+    })
 }
 
 pub(crate) fn count(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<i64, RowError> {

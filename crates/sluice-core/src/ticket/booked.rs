@@ -11,7 +11,8 @@ use crate::line::Line;
 use crate::plan::receipt::RateReceipt;
 use crate::rate::Rate;
 use crate::schema::{
-    self, BOOKED, CAPACITY, COST, Exact, LAST_REFILL_AT, LOTS, REFILL_RATE, RETURNED, Row, RowError, SHARE, TOKENS,
+    self, BOOKED, CAPACITY, COST, Exact, LAST_REFILL_AT, LOTS, REFILL_RATE, RETURNED, Row, RowError, SHARE,
+    TOKENS,
 };
 use crate::share::ShareName;
 use crate::statement::Operand;
@@ -114,7 +115,9 @@ impl Booked {
             (REFILL_RATE, Operand::number(self.rate)),
         ];
         let share = self.share.iter().map(|share| (SHARE, Operand::text(share)));
-        Operand::Map(values.into_iter().chain(share).map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+        Operand::Map(
+            values.into_iter().chain(share).map(|(name, value)| (Cow::Borrowed(name), value)).collect(),
+        )
     }
 }
 

@@ -1,9 +1,9 @@
 //! The row of a ticket, and the decision whether the ticket may be used.
 //!
 //! A ticket holds what refused when it was booked. The other dimensions of its request are its rest: they had
-//! enough, nothing of them is taken, and the row lists them with their costs. The redeemer takes the rest as any
-//! caller does. So a slack bucket does not end the ticket: tokens that were taken from it ahead of the start
-//! would overflow soon.
+//! enough, nothing of them is taken, and the row lists them with their costs. The redeemer takes the rest as
+//! any caller does. So a slack bucket does not end the ticket: tokens that were taken from it ahead of the
+//! start would overflow soon.
 //!
 //! The booking took a ticket's tokens. Whether the tokens may be used late, and how late, depends on one
 //! number: U, the tokens that the vendor still allows. U gains R a second, never exceeds C, and each call
@@ -49,7 +49,9 @@ use crate::amount::Cost;
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
 use crate::plan::receipt::RateReceipt;
-use crate::schema::{self, BOOKED, COST, Field, KEY, PURGE_AT, REDEEMED_BY, REST, Row, RowError, SHARE, TICKET_PREFIX};
+use crate::schema::{
+    self, BOOKED, COST, Field, KEY, PURGE_AT, REDEEMED_BY, REST, Row, RowError, SHARE, TICKET_PREFIX,
+};
 use crate::share::ShareName;
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -122,14 +124,18 @@ static TAKE_BACK: Statement = Statement::fixed(
 );
 
 impl TicketRow {
-    /// The dimensions of `receipts` that one ticket cannot hold: at the latest start, their tokens are good for
-    /// less than `least`, or they have no room below the brim. If the dimension with the latest start is
+    /// The dimensions of `receipts` that one ticket cannot hold: at the latest start, their tokens are good
+    /// for less than `least`, or they have no room below the brim. If the dimension with the latest start is
     /// among them, there is no ticket.
     #[must_use]
-    pub fn too_short<'a>(receipts: impl IntoIterator<Item = &'a RateReceipt>, least: Duration) -> Vec<Dimension> {
+    pub fn too_short<'a>(
+        receipts: impl IntoIterator<Item = &'a RateReceipt>,
+        least: Duration,
+    ) -> Vec<Dimension> {
         let parts: Vec<(&RateReceipt, Booked)> =
             receipts.into_iter().map(|receipt| (receipt, Booked::of(receipt))).collect();
-        let start = parts.iter().map(|(_, part)| part.start()).fold(Timestamp::from_micros(0), Timestamp::max);
+        let start =
+            parts.iter().map(|(_, part)| part.start()).fold(Timestamp::from_micros(0), Timestamp::max);
         let is_short = |(receipt, part): &(&RateReceipt, Booked)| {
             part.use_by() < start.after(least) || receipt.room(start) < receipt.cost().amount()
         };
@@ -191,7 +197,11 @@ impl TicketRow {
             return Err(error);
         }
         if !is_map || parts.is_empty() {
-            return Err(RowError::bad(BOOKED, "", "it must be a map from each dimension to what is booked of it"));
+            return Err(RowError::bad(
+                BOOKED,
+                "",
+                "it must be a map from each dimension to what is booked of it",
+            ));
         }
         let redeemed_by = match row.field(REDEEMED_BY) {
             None => None,
@@ -210,7 +220,8 @@ impl TicketRow {
     /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
     #[must_use]
     pub fn put(&self) -> Put {
-        let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension().to_string()), part.operand()));
+        let entries =
+            self.parts.iter().map(|part| (Cow::Owned(part.dimension().to_string()), part.operand()));
         let mut item = alloc::vec![
             (KEY, Operand::text(self.key())),
             (BOOKED, Operand::Map(entries.collect())),
@@ -232,7 +243,8 @@ impl TicketRow {
     #[must_use]
     pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
         let purge_at = now.after(SPENT_FOR).ceil_to_second();
-        let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(purge_at))];
+        let values =
+            alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(purge_at))];
         Update { key: self.key(), statement: Cow::Borrowed(&REDEEM), values }
     }
 
@@ -240,7 +252,8 @@ impl TicketRow {
     /// again. A second send of this write fails, and shows a row that nobody has redeemed: that is success.
     #[must_use]
     pub fn take_back(&self, by: &str) -> Update {
-        let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(self.purge_at()))];
+        let values =
+            alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(self.purge_at()))];
         Update { key: self.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 
@@ -289,11 +302,14 @@ impl TicketRow {
     /// [`parts`](Self::parts). What others do to them after that reading comes behind the start.
     #[must_use]
     pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
-        if let Some(part) = self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now) {
+        if let Some(part) =
+            self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now)
+        {
             let (wait, dimension) = (part.start().since(now), part.dimension().clone());
             return Judgement::Wait { wait, dimension, cooling_down: false };
         }
-        let cooling = buckets.iter().filter_map(|bucket| Some((bucket.cooling_down(now)?, bucket.dimension())));
+        let cooling =
+            buckets.iter().filter_map(|bucket| Some((bucket.cooling_down(now)?, bucket.dimension())));
         if let Some((wait, dimension)) = cooling.max_by_key(|(wait, _)| *wait) {
             return Judgement::Wait { wait, dimension: dimension.clone(), cooling_down: true };
         }

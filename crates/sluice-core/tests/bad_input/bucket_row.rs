@@ -9,9 +9,9 @@ use sluice_core::schema::{
     REFILL_RATE, Row as _, RowError, SHARES, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineRelease,
-    InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, Returned, Serves, SlotPlanner, Starts, Take,
-    Timestamp,
+    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner,
+    InlineRelease, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, Returned, Serves,
+    SlotPlanner, Starts, Take, Timestamp,
 };
 
 use crate::row::{Item, Value, any_row, change, number_text, shares};
@@ -23,7 +23,8 @@ fn read(row: &Item) -> Result<Bucket, RowError> {
 /// A row that makes sense, with more decimals than Sluice keeps.
 fn sound() -> impl Strategy<Value = Item> {
     let noisy = |whole: &'static str| (whole, "(\\.[0-9]{1,14})?").prop_map(|(whole, noise)| whole + &noise);
-    let numbers = (noisy("[1-9][0-9]{1,8}"), noisy("-?[0-9]{1,9}"), noisy("[1-9][0-9]{0,5}"), noisy("1[0-9]{9}"));
+    let numbers =
+        (noisy("[1-9][0-9]{1,8}"), noisy("-?[0-9]{1,9}"), noisy("[1-9][0-9]{0,5}"), noisy("1[0-9]{9}"));
     let kinds = prop::sample::select(vec!["requests", "tokens", "concurrent"]);
     (numbers, noisy("[1-9]"), kinds, 0_i64..1_000_000).prop_map(
         |((capacity, tokens, rate, anchor), cost, kind, version)| {
@@ -40,7 +41,8 @@ fn sound() -> impl Strategy<Value = Item> {
     )
 }
 
-/// Whether a fault of `changed` may show at `named`: the cost is judged by the capacity, and the rate by the type.
+/// Whether a fault of `changed` may show at `named`: the cost is judged by the capacity, and the rate by the
+/// type.
 fn may_show_at(changed: &str, named: &str) -> bool {
     named == changed
         || (changed == CAPACITY && named == COST_PER_CALL)
@@ -53,7 +55,12 @@ fn sent_back(bucket: &Bucket) -> Vec<(&'static str, Operand)> {
     let limit = if bucket.limit().is_concurrent() {
         Limit::concurrent(one, Cost::ONE)
     } else {
-        Limit::rate(bucket.limit().limit_type(), one, Rate::per(one, Duration::from_secs(1)).unwrap(), Cost::ONE)
+        Limit::rate(
+            bucket.limit().limit_type(),
+            one,
+            Rate::per(one, Duration::from_secs(1)).unwrap(),
+            Cost::ONE,
+        )
     };
     Change::plan(bucket, &limit.unwrap(), bucket.anchor()).unwrap().values
 }
@@ -198,7 +205,8 @@ fn a_version_at_the_end_of_its_range_breaks_no_plan() {
 
 #[test]
 fn counts_that_are_too_far_apart_say_nothing_of_drift() {
-    let between = |first: &Bucket, last: &Bucket| Drift::between(first, last, &Census::default(), Returned::default());
+    let between =
+        |first: &Bucket, last: &Bucket| Drift::between(first, last, &Census::default(), Returned::default());
     assert_eq!(between(&with_counts(i64::MIN, 0), &with_counts(i64::MAX, 0)), Drift::Unknown);
     assert_eq!(between(&with_counts(7, i64::MIN), &with_counts(8, i64::MAX)), Drift::Unknown);
 }

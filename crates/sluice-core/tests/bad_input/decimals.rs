@@ -39,12 +39,8 @@ impl Written {
 }
 
 fn written() -> impl Strategy<Value = Written> {
-    (any::<bool>(), "[0-9]{1,16}", "[0-9]{0,18}", -15..=15).prop_map(|(negative, whole, fraction, exponent)| Written {
-        negative,
-        whole,
-        fraction,
-        exponent,
-    })
+    (any::<bool>(), "[0-9]{1,16}", "[0-9]{0,18}", -15..=15)
+        .prop_map(|(negative, whole, fraction, exponent)| Written { negative, whole, fraction, exponent })
 }
 
 /// Texts around the ends of what 64 bits hold.
@@ -64,7 +60,8 @@ fn brim() -> impl Strategy<Value = String> {
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let unsigned = |text: &str| text.strip_prefix(['+', '-']).unwrap_or(text).to_owned();
-    let (mantissa, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(m, e)| (m, Some(unsigned(e))));
+    let (mantissa, exponent) =
+        text.split_once(['e', 'E']).map_or((text, None), |(m, e)| (m, Some(unsigned(e))));
     let mantissa = unsigned(mantissa);
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
     let exponent_is_one = exponent.is_none_or(|exponent| !exponent.is_empty() && digits(&exponent));

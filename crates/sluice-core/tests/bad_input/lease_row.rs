@@ -13,16 +13,15 @@ const NAMES: &[&str] = &[KEY, DIMENSION, COST, CREATED_AT, TTL, PURGE_AT, CALLER
 /// A row that makes sense, with more decimals than Sluice keeps. Its dimension may stand in the key alone.
 fn sound() -> impl Strategy<Value = Item> {
     let name = prop_oneof![Just("openai#rpm"), Just("openai#gpt-4o#tpm")];
-    (name, "[0-9a-f]{8}", "[1-9][0-9]{0,5}(\\.[0-9]{1,14})?", "1[0-9]{9}(\\.[0-9]{1,14})?", any::<bool>()).prop_map(
-        |(name, id, cost, ends, named)| {
+    (name, "[0-9a-f]{8}", "[1-9][0-9]{0,5}(\\.[0-9]{1,14})?", "1[0-9]{9}(\\.[0-9]{1,14})?", any::<bool>())
+        .prop_map(|(name, id, cost, ends, named)| {
             let row = Item(BTreeMap::from([
                 (KEY, Value::Text(format!("lease#{name}#{id}"))),
                 (COST, Value::Number(cost)),
                 (TTL, Value::Number(ends)),
             ]));
             if named { row.with(DIMENSION, Some(Value::Text(name.to_owned()))) } else { row }
-        },
-    )
+        })
 }
 
 proptest! {

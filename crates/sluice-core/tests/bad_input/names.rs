@@ -20,7 +20,8 @@ fn name() -> impl Strategy<Value = String> {
 
 fn is_name(text: &str) -> bool {
     let parts: Vec<&str> = text.split('#').collect();
-    let is_part = |part: &&str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
+    let is_part =
+        |part: &&str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
     (2..=3).contains(&parts.len())
         && parts.iter().all(is_part)
         && !["lease", "load", "ticket"].contains(&parts[0])
@@ -29,7 +30,11 @@ fn is_name(text: &str) -> bool {
 
 fn row_with_key(key: &str) -> Item {
     let number = |text: &str| Value::Number(text.to_owned());
-    Item(BTreeMap::from([(KEY, Value::Text(key.to_owned())), (COST, number("1")), (TTL, number("1709550161"))]))
+    Item(BTreeMap::from([
+        (KEY, Value::Text(key.to_owned())),
+        (COST, number("1")),
+        (TTL, number("1709550161")),
+    ]))
 }
 
 proptest! {

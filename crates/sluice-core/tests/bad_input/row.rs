@@ -156,6 +156,7 @@ pub(crate) fn shares() -> impl Strategy<Value = BTreeMap<String, Value>> {
 
 /// Any attributes out of `names`, with any values.
 pub(crate) fn any_row(names: &'static [&'static str]) -> impl Strategy<Value = Item> {
-    prop::collection::vec((prop::sample::select(names), change()), 0..names.len() * 2)
-        .prop_map(|changes| changes.into_iter().fold(Item(BTreeMap::new()), |row, (name, to)| row.with(name, to)))
+    prop::collection::vec((prop::sample::select(names), change()), 0..names.len() * 2).prop_map(|changes| {
+        changes.into_iter().fold(Item(BTreeMap::new()), |row, (name, to)| row.with(name, to))
+    })
 }

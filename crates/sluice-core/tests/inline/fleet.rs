@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, ReleaseAnswer,
-    Serves, Timestamp,
+    Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId,
+    ReleaseAnswer, Serves, Timestamp,
 };
 
 use super::table::Item;
@@ -114,7 +114,9 @@ impl World {
             Step::Crash { process } => self.processes[*process] = Process::default(),
             Step::Sweep { process } => {
                 let Some(bucket) = self.processes[*process].reading.clone() else { return };
-                let Some(reclaim) = InlinePlanner::new(&bucket).reclaim(self.now.before(CLOCK_ERROR)) else { return };
+                let Some(reclaim) = InlinePlanner::new(&bucket).reclaim(self.now.before(CLOCK_ERROR)) else {
+                    return;
+                };
                 if self.item.apply(&reclaim.update) {
                     reclaim.leases.into_iter().for_each(|id| self.is_gone(id));
                 }
@@ -141,13 +143,21 @@ impl World {
             let ends = self.now.after(LEASE);
             let take = |slots: &i32| {
                 self.drawn += 1;
-                InlineTake { id: id(self.drawn), cost: cost(*slots), ends, serves: Serves::default(), borrows: None }
+                InlineTake {
+                    id: id(self.drawn),
+                    cost: cost(*slots),
+                    ends,
+                    serves: Serves::default(),
+                    borrows: None,
+                }
             };
             (costs.iter().map(take).collect(), process.held.iter().take(releases).cloned().collect())
         });
         let bucket = process.reading.clone().unwrap_or_else(|| self.item.bucket());
-        let took = |id: &LeaseId| bucket.inline().and_then(|all| all.get(id)).map_or(cost(1), |lease| lease.cost);
-        let asked: Vec<_> = releases.iter().map(|id| InlineRelease { id: id.clone(), cost: took(id) }).collect();
+        let took =
+            |id: &LeaseId| bucket.inline().and_then(|all| all.get(id)).map_or(cost(1), |lease| lease.cost);
+        let asked: Vec<_> =
+            releases.iter().map(|id| InlineRelease { id: id.clone(), cost: took(id) }).collect();
         let plan = InlinePlanner::new(&bucket).plan(&takes, &asked, self.now);
         let before = self.item.bucket();
         let is_applied = match &plan.update {
@@ -164,12 +174,14 @@ impl World {
         if is_applied && plan.update.is_some() {
             self.check_grants(&before, &plan.takes, &takes);
             // A try whose lease has come to its end meanwhile is granted anew.
-            let granted = takes.iter().zip(&plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
+            let granted =
+                takes.iter().zip(&plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
             granted.for_each(|(take, _)| {
                 self.gone.remove(&take.id);
             });
             plan.taken_over.iter().for_each(|id| self.is_gone(id.clone()));
-            let back = |answer: &ReleaseAnswer| matches!(answer, ReleaseAnswer::GivenBack | ReleaseAnswer::Capped);
+            let back =
+                |answer: &ReleaseAnswer| matches!(answer, ReleaseAnswer::GivenBack | ReleaseAnswer::Capped);
             let released = releases.iter().zip(&plan.releases).filter(|(_, answer)| back(answer));
             released.for_each(|(id, _)| self.is_gone(id.clone()));
         }
@@ -183,16 +195,23 @@ impl World {
         process.unanswered = None;
         process.held.retain(|id| !releases.contains(id));
         let is_held = |answer: &InlineAnswer| matches!(answer, InlineAnswer::Granted | InlineAnswer::Held);
-        process.held.extend(takes.into_iter().zip(&plan.takes).filter(|(_, a)| is_held(a)).map(|(take, _)| take.id));
+        process
+            .held
+            .extend(takes.into_iter().zip(&plan.takes).filter(|(_, a)| is_held(a)).map(|(take, _)| take.id));
     }
 
-    /// What is granted was free: no more is held than the capacity, unless slots were minted or a resize left it so.
+    /// What is granted was free: no more is held than the capacity, unless slots were minted or a resize left
+    /// it so.
     fn check_grants(&self, before: &Bucket, answers: &[InlineAnswer], takes: &[InlineTake]) {
         let after = self.item.bucket();
         let leases = after.inline().unwrap();
         for (take, answer) in takes.iter().zip(answers) {
             let is_new = before.inline().is_none_or(|leases| !leases.contains(&take.id));
-            assert_eq!(*answer == InlineAnswer::Granted, is_new && leases.contains(&take.id), "{take:?} {answer:?}");
+            assert_eq!(
+                *answer == InlineAnswer::Granted,
+                is_new && leases.contains(&take.id),
+                "{take:?} {answer:?}"
+            );
         }
         if answers.contains(&InlineAnswer::Granted) {
             assert!(after.tokens() >= Amount::ZERO);

@@ -1,5 +1,5 @@
-//! Writes on inline leases, held against a row that they are applied to: no slot is made or lost, nothing is granted that is not
-//! free, and whatever others did since the reading is met by a condition.
+//! Writes on inline leases, held against a row that they are applied to: no slot is made or lost, nothing is
+//! granted that is not free, and whatever others did since the reading is met by a condition.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::schema::{CAPPED, LEASES};
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
-    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Serves, Timestamp, renew_inline,
+    Amount, Bucket, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId,
+    Limit, MOST_INLINE_LEASES, Operand, ReleaseAnswer, Serves, Timestamp, renew_inline,
 };
 
 #[path = "../cases/mod.rs"]
@@ -93,7 +93,8 @@ fn an_entry_that_cannot_be_read_keeps_nobody_from_the_bucket_and_is_never_remove
     let bucket = item.bucket();
     assert_eq!(bucket.inline().unwrap().unreadable(), ["a", "b", "c"]);
     assert_eq!(InlinePlanner::new(&bucket).reclaim(NOW), None);
-    let plan = InlinePlanner::new(&bucket).plan(&[take("d", 2), take("e", 2), take("a", 1)], &[back("b")], NOW);
+    let plan =
+        InlinePlanner::new(&bucket).plan(&[take("d", 2), take("e", 2), take("a", 1)], &[back("b")], NOW);
     assert!(matches!(plan.takes[..], [InlineAnswer::Granted, InlineAnswer::Refused(_), InlineAnswer::Held]));
     assert_eq!(plan.releases, [ReleaseAnswer::Gone]);
     assert!(item.apply(&plan.update.unwrap()));
@@ -104,7 +105,8 @@ fn an_entry_that_cannot_be_read_keeps_nobody_from_the_bucket_and_is_never_remove
 fn a_renewal_moves_the_end_later_and_never_earlier_or_for_a_lease_that_is_gone() {
     let mut item = holding(2, &["a"]);
     let ends = |item: &Item| item.bucket().inline().unwrap().get(&id("a")).unwrap().ends.get();
-    let renewal = |of: &str, secs: u64| renew_inline(name().to_string(), &id(of), NOW.after(Duration::from_secs(secs)));
+    let renewal =
+        |of: &str, secs: u64| renew_inline(name().to_string(), &id(of), NOW.after(Duration::from_secs(secs)));
     assert!(item.apply(&renewal("a", 90)));
     assert_eq!(ends(&item), NOW.after(Duration::from_secs(90)));
     assert!(!item.apply(&renewal("a", 70)), "a late renewal");
@@ -136,7 +138,8 @@ fn a_row_never_has_more_leases_than_it_may() {
     assert!(!item.bucket().limit().fits_inline());
 }
 
-/// A double restore of another client: the slots that a lease's end makes good are counted and not given back.
+/// A double restore of another client: the slots that a lease's end makes good are counted and not given
+/// back.
 #[test]
 fn what_has_no_room_is_counted_and_not_given_back() {
     let mut item = holding(3, &["a", "b"]);
@@ -150,11 +153,15 @@ fn what_has_no_room_is_counted_and_not_given_back() {
     let plan = InlinePlanner::new(&bucket).plan(&[], &[back("a"), back("b")], NOW);
     assert_eq!(plan.releases, [ReleaseAnswer::GivenBack, ReleaseAnswer::Capped]);
     assert!(item.apply(plan.update.as_ref().unwrap()));
-    assert_eq!((item.bucket().tokens(), item.number(CAPPED), drift(&item)), (amount(3), amount(1), Amount::ZERO));
+    assert_eq!(
+        (item.bucket().tokens(), item.number(CAPPED), drift(&item)),
+        (amount(3), amount(1), Amount::ZERO)
+    );
     assert_eq!(item.bucket(), plan.after(&bucket));
 }
 
-/// What such a client leaves is less than a reading shows, and must not keep a release from being served for ever.
+/// What such a client leaves is less than a reading shows, and must not keep a release from being served for
+/// ever.
 #[test]
 fn the_noise_of_a_client_that_counts_in_floats_stops_no_release() {
     let mut item = holding(3, &["a"]);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::{ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, LEASES, LIMIT_TYPE};
 use sluice_core::{
-    Amount, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, MOST_CHANGES, Operand, Reason, ReleaseAnswer, Serves,
+    Amount, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, MOST_CHANGES, Operand, Reason,
+    ReleaseAnswer, Serves,
 };
 
 use super::table::Item;
@@ -45,7 +46,10 @@ fn a_take_whose_reply_was_lost_is_found_held_and_a_release_gone() {
     apply(&mut item, &both);
     assert!(!item.apply(both.update.as_ref().unwrap()), "a second application");
     let again = plan(&item, &[("b", 1)], &["a"]);
-    assert_eq!((&again.takes[..], &again.releases[..]), (&[InlineAnswer::Held][..], &[ReleaseAnswer::Gone][..]));
+    assert_eq!(
+        (&again.takes[..], &again.releases[..]),
+        (&[InlineAnswer::Held][..], &[ReleaseAnswer::Gone][..])
+    );
     assert_eq!(again.update, None);
 }
 
@@ -70,7 +74,8 @@ fn a_cool_down_refuses_takes_and_lets_releases_through() {
     apply(&mut item, &blocked);
 }
 
-/// Two processes see slots that nobody takes, and pass over the same numbers: those after them have callers that wait.
+/// Two processes see slots that nobody takes, and pass over the same numbers: those after them have callers
+/// that wait.
 #[test]
 fn numbers_of_others_are_passed_over_once_and_own_ones_counted_beside_others() {
     let served = |item: &Item| item.bucket().served();
@@ -105,7 +110,8 @@ fn two_first_takes_do_not_erase_each_other() {
 #[test]
 fn a_bucket_that_was_removed_or_made_anew_gets_no_lease_by_an_old_plan() {
     let holding = holding(3, &["a"]);
-    let old = [plan(&holding, &[("b", 1)], &[]), plan(&holding, &[], &["a"]), plan(&holding, &[("b", 1)], &["a"])];
+    let old =
+        [plan(&holding, &[("b", 1)], &[]), plan(&holding, &[], &["a"]), plan(&holding, &[("b", 1)], &["a"])];
     let mut rate = holding.clone();
     rate.0.insert(LIMIT_TYPE.to_owned(), Operand::Text("requests".into()));
     for update in old.iter().filter_map(|plan| plan.update.as_ref()) {
@@ -136,7 +142,9 @@ fn what_others_took_since_the_reading_is_not_granted_again() {
     assert!(!item.apply(&other.update.unwrap()));
     let refused = plan(&item, &[("c", 1), ("d", 3)], &[]);
     assert_eq!(refused.takes[1], InlineAnswer::NeverSatisfiable { capacity: amount(2) });
-    assert!(matches!(refused.takes[0], InlineAnswer::Refused(refusal) if refusal.reason == Reason::NoFreeSlot));
+    assert!(
+        matches!(refused.takes[0], InlineAnswer::Refused(refusal) if refusal.reason == Reason::NoFreeSlot)
+    );
     assert_eq!(refused.update, None);
 }
 
@@ -182,7 +190,8 @@ fn a_lease_that_was_renewed_or_is_the_callers_own_is_not_taken_over() {
     assert!(!item.apply(&over.update.unwrap()), "its holder renewed it");
 }
 
-/// Its first try was applied and its reply lost; the row then shows another lease that has ended, and room for a second.
+/// Its first try was applied and its reply lost; the row then shows another lease that has ended, and room
+/// for a second.
 #[test]
 fn a_take_over_never_gives_one_lease_two_slots() {
     let mut item = with_dead(&[], &[("x", 1)]);

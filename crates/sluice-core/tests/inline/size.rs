@@ -7,11 +7,13 @@ use sluice_core::{CLOCK_ERROR, InlinePlanner, MOST_CHANGES, MOST_INLINE_LEASES, 
 
 use super::{NOW, amount, back, entry, holding, item, take};
 
-/// 4 KB and 300 operators for an expression, says the Developer Guide ("Service, account, and table quotas"); the engines here
-/// do not enforce it. What it counts as an operator is not said in full, so dots and commas are counted too.
+/// 4 KB and 300 operators for an expression, says the Developer Guide ("Service, account, and table quotas");
+/// the engines here do not enforce it. What it counts as an operator is not said in full, so dots and commas
+/// are counted too.
 fn assert_dynamodb_takes(update: &Update) {
     for text in [&update.statement.update, &update.statement.condition] {
-        let operators = ["attribute_", "if_not_exists", " AND ", " OR ", " = ", " < ", " <= ", " >= ", " + ", "."];
+        let operators =
+            ["attribute_", "if_not_exists", " AND ", " OR ", " = ", " < ", " <= ", " >= ", " + ", "."];
         let used: usize = operators.iter().map(|operator| text.matches(operator).count()).sum();
         assert!(text.len() <= 4_096, "{} bytes", text.len());
         assert!(used <= 300, "{used} operators");
@@ -26,7 +28,10 @@ fn the_longest_write_stays_within_what_dynamodb_takes() {
     let bucket = full.bucket();
     let takes: Vec<_> = (0..100).map(|n| take(format!("new{n}"), 1)).collect();
     let taken = InlinePlanner::new(&bucket).plan(&takes, &[], NOW);
-    assert_eq!(taken.update.as_ref().unwrap().statement.condition.matches("attribute_not_exists(#leases.").count(), 64);
+    assert_eq!(
+        taken.update.as_ref().unwrap().statement.condition.matches("attribute_not_exists(#leases.").count(),
+        64
+    );
     assert_dynamodb_takes(&taken.update.unwrap());
     let releases: Vec<_> = ids.iter().map(back).collect();
     assert_dynamodb_takes(&InlinePlanner::new(&bucket).plan(&[], &releases, NOW).update.unwrap());
@@ -52,7 +57,9 @@ fn size(value: &Operand) -> usize {
             let significant = digits.trim_matches('0').len();
             significant.div_ceil(2) + 1 + usize::from(text.starts_with('-'))
         }
-        Operand::Map(entries) => 3 + entries.iter().map(|(name, entry)| 1 + name.len() + size(entry)).sum::<usize>(),
+        Operand::Map(entries) => {
+            3 + entries.iter().map(|(name, entry)| 1 + name.len() + size(entry)).sum::<usize>()
+        }
     }
 }
 

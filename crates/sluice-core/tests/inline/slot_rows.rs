@@ -1,5 +1,5 @@
-//! Shares of a concurrency bucket: operators change them while callers take and give back, and the vendor never sees
-//! more calls at once than the limit.
+//! Shares of a concurrency bucket: operators change them while callers take and give back, and the vendor
+//! never sees more calls at once than the limit.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,9 @@ impl Table {
             Write::Put(put) => {
                 let item: Item =
                     Item(put.item.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
-                let Some(sluice_core::Operand::Text(key)) = item.0.get(KEY).cloned() else { panic!("no key") };
+                let Some(sluice_core::Operand::Text(key)) = item.0.get(KEY).cloned() else {
+                    panic!("no key")
+                };
                 self.0.insert(key, item).is_none()
             }
             Write::Delete(delete) => {
@@ -67,7 +69,10 @@ impl Table {
     fn read(&self, to: &Split) -> SlotRows {
         let common = self.bucket(&name()).unwrap();
         let names = SlotRows::names(&common, to);
-        SlotRows { shares: names.iter().map(|share| self.bucket(&name().of_share(share).unwrap())).collect(), common }
+        SlotRows {
+            shares: names.iter().map(|share| self.bucket(&name().of_share(share).unwrap())).collect(),
+            common,
+        }
     }
 }
 
@@ -148,7 +153,9 @@ fn a_line_that_has_fallen_below_zero_since_the_reading_lets_no_other_grow() {
     complete(&mut table, &three);
     let shrinks = |table: &mut Table| {
         for _ in 0..2 {
-            let SlotStep::Write(writes) = table.read(&two).next(&two, NOW) else { panic!("names, then shrinks") };
+            let SlotStep::Write(writes) = table.read(&two).next(&two, NOW) else {
+                panic!("names, then shrinks")
+            };
             assert!(table.apply(&writes));
             if table.bucket(&search).unwrap().limit().capacity() == Amount::from_tokens(2) {
                 return;

@@ -128,7 +128,9 @@ impl Item {
             }
             (None, _) => false,
             // As DynamoDB compares maps: in no order.
-            (Some(one @ Operand::Map(_)), other @ Operand::Map(_)) => operator == "=" && sorted(&one) == sorted(other),
+            (Some(one @ Operand::Map(_)), other @ Operand::Map(_)) => {
+                operator == "=" && sorted(&one) == sorted(other)
+            }
             other => panic!("{term}: {other:?}"),
         }
     }
@@ -146,7 +148,8 @@ impl Item {
 
     fn change(&mut self, update: &Update) {
         let before = self.clone();
-        let (set, remove) = update.statement.update.split_once(" REMOVE ").unwrap_or((&update.statement.update, ""));
+        let (set, remove) =
+            update.statement.update.split_once(" REMOVE ").unwrap_or((&update.statement.update, ""));
         let mut touched = Vec::new();
         for clause in split(set.strip_prefix("SET ").unwrap(), ", ") {
             let (path, value) = clause.split_once(" = ").unwrap();
@@ -177,13 +180,18 @@ impl Item {
                 self.0.insert(attribute.clone(), value);
             }
             [map, id] => {
-                assert!(matches!(self.0.get(map), Some(Operand::Map(_))), "a path that leads nowhere is an error");
+                assert!(
+                    matches!(self.0.get(map), Some(Operand::Map(_))),
+                    "a path that leads nowhere is an error"
+                );
                 assert_eq!(map, LEASES);
                 self.put_lease(id, value);
             }
             [map, id, part] => {
                 let Some(Operand::Map(entries)) = self.0.get_mut(map) else { panic!("{path} leads nowhere") };
-                let Some((_, Operand::Map(lease))) = entries.iter_mut().find(|(name, _)| name == id) else { panic!() };
+                let Some((_, Operand::Map(lease))) = entries.iter_mut().find(|(name, _)| name == id) else {
+                    panic!()
+                };
                 lease.iter_mut().find(|(name, _)| name == part).unwrap().1 = value;
             }
             _ => panic!("{path}"),
@@ -246,7 +254,8 @@ fn every_placeholder_is_used(update: &Update) {
     let words = both.split(|c| !is_part(c)).filter(|word| word.starts_with(['#', ':']));
     let mut used: Vec<String> = words.map(str::to_owned).collect();
     let names = update.statement.names.iter().map(|(name, _)| name);
-    let mut defined: Vec<String> = names.chain(update.values.iter().map(|(name, _)| (*name).to_owned())).collect();
+    let mut defined: Vec<String> =
+        names.chain(update.values.iter().map(|(name, _)| (*name).to_owned())).collect();
     used.sort_unstable();
     used.dedup();
     defined.sort_unstable();

@@ -5,14 +5,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, Census, Drift, InlineAnswer, InlinePlanner, InlineRelease, Operand, ReleaseAnswer,
-    Returned,
+    Amount, Bucket, CLOCK_ERROR, Census, Drift, InlineAnswer, InlinePlanner, InlineRelease, Operand,
+    ReleaseAnswer, Returned,
 };
 
 use super::table::Item;
 use super::{NOW, amount, cost, entry, holding, id, item, take};
 
-/// Eight slots: six are held, of which the lease `wrong` holds one, says that it holds `says`, and ends so many seconds from now.
+/// Eight slots: six are held, of which the lease `wrong` holds one, says that it holds `says`, and ends so
+/// many seconds from now.
 fn with_wrong(says: i32, ends_in: i64) -> Item {
     let mut item = holding(8, &["a", "b", "c", "d", "e", "wrong"]);
     item.put_lease("wrong", entry(says, ends_in));
@@ -75,7 +76,8 @@ fn a_take_over_is_given_no_slot_that_others_hold() {
     }
 }
 
-/// Its cost was edited. All slots but the free ones would seem minted, and what ended beside it would find no room.
+/// Its cost was edited. All slots but the free ones would seem minted, and what ended beside it would find no
+/// room.
 #[test]
 fn a_lease_that_lives_and_says_more_than_the_capacity_does_not_shut_its_bucket() {
     let mut item = with_wrong(100, 60);
@@ -105,15 +107,17 @@ fn a_reclaim_that_is_on_its_way_while_another_releases_fails_and_is_planned_agai
     assert!(taken.apply(&plan.update.unwrap()));
     assert!(taken.apply(&late.update), "a take leaves the room as it was");
     assert_eq!(taken.bucket().tokens(), amount(2));
-    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[InlineRelease { id: id("a"), cost: cost(1) }], NOW);
+    let plan =
+        InlinePlanner::new(&item.bucket()).plan(&[], &[InlineRelease { id: id("a"), cost: cost(1) }], NOW);
     assert!(item.apply(&plan.update.unwrap()));
     assert!(!item.apply(&late.update));
     assert!(reclaim(&mut item));
     assert_eq!(item.bucket().tokens(), amount(4));
 }
 
-/// Others gave back and took meanwhile, so that as much is free as before, and they hold more in the row. Found by a seed of the simulation
-/// (1795401779530): three slots, of which a lease row held one, which the bucket's row does not know.
+/// Others gave back and took meanwhile, so that as much is free as before, and they hold more in the row.
+/// Found by a seed of the simulation (1795401779530): three slots, of which a lease row held one, which the
+/// bucket's row does not know.
 #[test]
 fn a_reclaim_of_too_much_that_is_on_its_way_while_others_change_hands_fails_and_is_planned_again() {
     let mut item = holding(3, &["wrong", "a"]);
@@ -121,7 +125,8 @@ fn a_reclaim_of_too_much_that_is_on_its_way_while_others_change_hands_fails_and_
     item.add_tokens(amount(-1));
     let late = InlinePlanner::new(&item.bucket()).reclaim(NOW.before(CLOCK_ERROR)).unwrap();
     item.add_tokens(amount(1));
-    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[InlineRelease { id: id("a"), cost: cost(1) }], NOW);
+    let plan =
+        InlinePlanner::new(&item.bucket()).plan(&[], &[InlineRelease { id: id("a"), cost: cost(1) }], NOW);
     assert!(item.apply(&plan.update.unwrap()));
     let plan = InlinePlanner::new(&item.bucket()).plan(&[take("b", 2)], &[], NOW);
     assert!(item.apply(&plan.update.unwrap()));
@@ -158,8 +163,8 @@ fn leases_that_say_too_much_leave_a_row_that_can_be_read() {
     assert_eq!((item.bucket().tokens(), item.number(CAPPED)), (amount(8), amount(5_000_000)));
 }
 
-/// The first send was thought lost, its retry was applied and released. It holds its slots, without anyone's knowing, until its lease
-/// ends, and no longer; nobody has them a second time.
+/// The first send was thought lost, its retry was applied and released. It holds its slots, without anyone's
+/// knowing, until its lease ends, and no longer; nobody has them a second time.
 #[test]
 fn a_late_first_send_of_a_take_parks_its_slots_until_its_lease_ends_and_no_longer() {
     let mut item = holding(3, &["other"]);

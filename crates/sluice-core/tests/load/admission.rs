@@ -24,10 +24,17 @@ fn pressure() -> Pressure {
 fn the_wait_is_what_is_pending_and_the_request_by_the_rate() {
     assert_eq!(admit(&pressure()), AdmissionDecision::Admit { wait: Some(Duration::from_secs(50)) });
     let over = Pressure { slo: Some(Duration::from_secs(49)), ..pressure() };
-    assert_eq!(admit(&over), AdmissionDecision::Shed { wait: Duration::from_secs(50), reason: ShedReason::OverSlo });
+    assert_eq!(
+        admit(&over),
+        AdmissionDecision::Shed { wait: Duration::from_secs(50), reason: ShedReason::OverSlo }
+    );
     let exact = Pressure { slo: Some(Duration::from_secs(50)), ..pressure() };
     assert!(matches!(admit(&exact), AdmissionDecision::Admit { .. }));
-    assert_eq!(admit(&Pressure { rate: None, ..over }), AdmissionDecision::Admit { wait: None }, "nothing is known");
+    assert_eq!(
+        admit(&Pressure { rate: None, ..over }),
+        AdmissionDecision::Admit { wait: None },
+        "nothing is known"
+    );
 }
 
 #[test]
@@ -40,7 +47,8 @@ fn the_vendor_is_down_when_nothing_departed_since_work_became_pending() {
     assert!(matches!(admit(&empty), AdmissionDecision::Admit { .. }), "nobody waits for it");
 }
 
-/// A known system counted from the last completion alone: after an idle hour its first callers were told that the vendor is down.
+/// A known system counted from the last completion alone: after an idle hour its first callers were told that
+/// the vendor is down.
 #[test]
 fn the_first_work_after_an_idle_hour_does_not_look_like_an_outage() {
     let first = Pressure {
@@ -50,13 +58,17 @@ fn the_first_work_after_an_idle_hour_does_not_look_like_an_outage() {
         ..pressure()
     };
     assert!(matches!(admit(&first), AdmissionDecision::Admit { .. }));
-    assert!(matches!(admit(&Pressure { queue_nonempty_since: None, ..first }), AdmissionDecision::Admit { .. }));
+    assert!(matches!(
+        admit(&Pressure { queue_nonempty_since: None, ..first }),
+        AdmissionDecision::Admit { .. }
+    ));
 }
 
 #[test]
 fn the_shed_do_not_come_back_together() {
     let (wait, slo) = (Duration::from_secs(100), Duration::from_secs(60));
-    let all: std::collections::BTreeSet<_> = (0..1_000).map(|random| retry_after(wait, slo, random)).collect();
+    let all: std::collections::BTreeSet<_> =
+        (0..1_000).map(|random| retry_after(wait, slo, random)).collect();
     assert_eq!(all.first(), Some(&Duration::from_secs(40)), "when the wait is what they can use");
     assert_eq!(all.last(), Some(&Duration::from_secs(52)));
     assert!(all.len() > 300);

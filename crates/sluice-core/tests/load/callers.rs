@@ -8,7 +8,8 @@ use sluice_core::schema::{
     CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, PROCESSES, PROCESSES_BEFORE, Row, USED_NOW,
 };
 use sluice_core::{
-    Amount, Load, MOST_CALLERS, Operand, Timestamp, USE_PERIOD, Update, Use, note_use, note_use_again, period_of_use,
+    Amount, Load, MOST_CALLERS, Operand, Timestamp, USE_PERIOD, Update, Use, note_use, note_use_again,
+    period_of_use,
 };
 
 use super::row::dimension;
@@ -61,7 +62,9 @@ impl Table {
     /// Whether the condition held, and the update was applied: by hand, as the statements say. The real
     /// engine runs them in `tests/tests/integration/use_by_caller.rs`.
     fn write(&mut self, update: &Update) -> bool {
-        let value = |name: &str| update.values.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone());
+        let value = |name: &str| {
+            update.values.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone())
+        };
         let version = self.0.get(CALLERS_VERSION).cloned();
         if let Some(callers) = value(":callers") {
             let holds = version.is_none() || version == value(":read_callers_version");
@@ -82,7 +85,9 @@ impl Table {
         };
         let Some(Operand::Number(processes)) = self.0.get(PROCESSES).cloned() else { return false };
         let Some(Operand::Map(callers)) = self.0.get_mut(CALLERS) else { return false };
-        let Some((_, Operand::Map(entry))) = callers.iter_mut().find(|(name, _)| *name == caller) else { return false };
+        let Some((_, Operand::Map(entry))) = callers.iter_mut().find(|(name, _)| *name == caller) else {
+            return false;
+        };
         let (_, used) = entry.iter_mut().find(|(name, _)| name == USED_NOW).unwrap();
         let (Operand::Number(before), Some(Operand::Number(more))) = (&*used, value(":used")) else {
             panic!("numbers")
@@ -138,7 +143,11 @@ fn a_caller_that_is_there_costs_one_write_and_a_new_one_two() {
     assert_eq!(table.note("worker", 3, START), 2);
     assert_eq!(table.uses(START), [("api".to_owned(), 12), ("worker".to_owned(), 3)]);
     let next = START.after(USE_PERIOD);
-    assert_eq!((table.note("api", 1, next), table.note("api", 1, next)), (2, 1), "the first of a period begins it");
+    assert_eq!(
+        (table.note("api", 1, next), table.note("api", 1, next)),
+        (2, 1),
+        "the first of a period begins it"
+    );
 }
 
 #[test]

@@ -39,8 +39,8 @@ fn assert_within_a_quarter(estimated: Duration, real: Duration) {
 
 #[test]
 fn the_wait_is_within_a_quarter_from_the_third_sweep_after_a_vendor_slowed_to_a_tenth() {
-    // Every slot is used, and then only every tenth, by callers with a queue of their own. The vendor slows down at each part of the
-    // time between two sweeps.
+    // Every slot is used, and then only every tenth, by callers with a queue of their own. The vendor slows
+    // down at each part of the time between two sweeps.
     for (workers, slowed_at) in [(20, 1), (20, 150), (20, 299), (2, 10), (2, 200)] {
         let mut vendor = Vendor::new(20, Duration::from_secs(2)).with_workers(workers);
         let mut row = Item::default();
@@ -93,7 +93,8 @@ fn an_idle_bucket_keeps_its_rate() {
     }
     assert_eq!((row.load().pending(), row.load().pending_since()), (Amount::ZERO, None));
     assert_eq!(row.load().drain_rate(), Some(busy), "a day later");
-    // One call now and then, seen by a sweep at its end: what came in five minutes is not what could have gone.
+    // One call now and then, seen by a sweep at its end: what came in five minutes is not what could have
+    // gone.
     vendor.arrive();
     vendor.run(Duration::from_millis(200), 0);
     row.sweep(&vendor.sample());
@@ -230,8 +231,8 @@ fn holders_that_outlived_their_leases_are_told_once() {
 }
 
 proptest! {
-    /// What departed over any number of sweeps is what was admitted less what is pending, where no sample had to be clamped; and
-    /// each rate lies between the floor and the largest sample.
+    /// What departed over any number of sweeps is what was admitted less what is pending, where no sample had
+    /// to be clamped; and each rate lies between the floor and the largest sample.
     #[test]
     fn the_rate_lies_between_the_samples(
         steps in prop::collection::vec((1_u64..600, 1_i32..50, 0_i32..50), 2..20),

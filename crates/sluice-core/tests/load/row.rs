@@ -41,7 +41,9 @@ impl Item {
 
     /// Whether the condition held. It compares the sequence, or asks that there is none.
     pub(crate) fn apply(&mut self, update: &Update) -> bool {
-        let value = |name: &str| update.values.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone());
+        let value = |name: &str| {
+            update.values.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone())
+        };
         let holds = match value(":read_sequence") {
             Some(seen) => self.0.get(SEQUENCE) == Some(&seen),
             None => !matches!(self.0.get(SEQUENCE), Some(Operand::Number(_))),

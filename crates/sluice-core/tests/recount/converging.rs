@@ -1,19 +1,22 @@
-//! Sweep after sweep of one bucket, with what they write: what was lost or minted comes right in the end, whatever came
-//! between two of them, and no correction goes beyond what is there.
+//! Sweep after sweep of one bucket, with what they write: what was lost or minted comes right in the end,
+//! whatever came between two of them, and no correction goes beyond what is there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{self, Field, Row as _};
-use sluice_core::{Amount, Bucket, Census, Correction, Cost, Drift, Lease, LeaseId, Operand, ReadAt, Returned};
+use sluice_core::{
+    Amount, Bucket, Census, Correction, Cost, Drift, Lease, LeaseId, Operand, ReadAt, Returned,
+};
 use sluice_core::{Timestamp, Update};
 
 use crate::table::{Item, name};
 
 const CAPACITY: i32 = 8;
 
-/// After the last fault: one sweep for what an older note said, one that notes the rest, one that corrects it.
+/// After the last fault: one sweep for what an older note said, one that notes the rest, one that corrects
+/// it.
 const ENOUGH: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -24,7 +27,8 @@ enum Event {
     Release,
     /// A lease is deleted without its slot.
     Cap,
-    /// One more sweep, from its first reading to its write; the events come between its last reading and its write.
+    /// One more sweep, from its first reading to its write; the events come between its last reading and its
+    /// write.
     Sweep(Vec<Self>),
     Pass,
     /// Someone puts a note there that no sweep wrote.
@@ -115,10 +119,15 @@ impl World {
         let (read, mut census) = (self.bucket(), Census::default());
         let id = LeaseId::new("a".into()).unwrap();
         let began = self.now.before(Duration::from_secs(3_600));
-        let lease = Lease::new(name(), &id, Cost::ONE, began, self.now.after(Duration::from_secs(60)), "test");
+        let lease =
+            Lease::new(name(), &id, Cost::ONE, began, self.now.after(Duration::from_secs(60)), "test");
         (0..self.leases).for_each(|_| census.count(&lease, ReadAt { begun: self.now, done: self.now }));
         let found = Drift::between(&read, &read, &census, Returned::default());
-        assert_eq!(found.signed().unwrap_or(Amount::ZERO).micros() / 1_000_000, self.drift(), "nothing is written");
+        assert_eq!(
+            found.signed().unwrap_or(Amount::ZERO).micros() / 1_000_000,
+            self.drift(),
+            "nothing is written"
+        );
         let correction = Correction::plan(&read, &read, found, self.now);
         meanwhile.iter().for_each(|event| self.happens(event));
         let before = self.drift();
@@ -133,9 +142,12 @@ impl World {
         }
     }
 
-    /// Applies a write if its condition holds: clauses joined by AND, some of them in parentheses and joined by OR.
+    /// Applies a write if its condition holds: clauses joined by AND, some of them in parentheses and joined
+    /// by OR.
     fn apply(&mut self, update: &Update) {
-        let inner = |clause: &str| clause.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).map(str::to_owned);
+        let inner = |clause: &str| {
+            clause.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).map(str::to_owned)
+        };
         let clauses = update.statement.condition.replace(") AND ", ")\n").replace(" AND (", "\n(");
         let holds = clauses.lines().all(|clause| match inner(clause) {
             Some(either) => either.split(" OR ").any(|term| self.holds(update, term)),
@@ -165,7 +177,8 @@ impl World {
     }
 
     fn holds(&self, update: &Update, term: &str) -> bool {
-        let names = |function: &str| Some(term.strip_prefix(function)?.split([',', ')']).next().unwrap().to_owned());
+        let names =
+            |function: &str| Some(term.strip_prefix(function)?.split([',', ')']).next().unwrap().to_owned());
         if let Some(path) = names("attribute_not_exists(").or_else(|| names("NOT attribute_type(")) {
             // Nobody spoils the notes here.
             return self.row.field(attribute(update, &path)).is_none();

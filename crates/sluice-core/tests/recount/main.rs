@@ -1,5 +1,5 @@
-//! A recount never claims more than is true, whatever happens between its readings and however wrong the clocks are; and it
-//! finds what there is to find where nothing happens.
+//! A recount never claims more than is true, whatever happens between its readings and however wrong the
+//! clocks are; and it finds what there is to find where nothing happens.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -101,7 +101,8 @@ proptest! {
         prop_assert_eq!(found, exactly(drift));
     }
 
-    /// They are in the row itself, and need no scan. Leases that others leave without their slots blur it by as much.
+    /// They are in the row itself, and need no scan. Leases that others leave without their slots blur it by
+    /// as much.
     #[test]
     fn a_recount_of_a_bucket_whose_leases_are_inline_is_exact_however_busy(
         drift in -3..=3,
@@ -125,7 +126,8 @@ proptest! {
         prop_assert_eq!(judged(lost, &before, &during, 0).0, Drift::Lost(Amount::from_tokens(lost)));
     }
 
-    /// A client that gives slots back and leaves its leases: the sweep deletes them, and finds what else is wrong.
+    /// A client that gives slots back and leaves its leases: the sweep deletes them, and finds what else is
+    /// wrong.
     #[test]
     fn leases_that_a_recount_deletes_alone_are_not_minted_slots(left in 1_usize..5, lost in 0..=2) {
         let acquire = Step::Acquire { writer: Writer::Counting, cost: 1, segment: 0, clock_ms: 0, planned_ago_ms: 0 };
@@ -142,7 +144,8 @@ proptest! {
 /// Another client deletes them alone while nothing else is written.
 #[test]
 fn a_recount_of_leases_that_another_deleted_alone_finds_no_minted_slot() {
-    let acquire = Step::Acquire { writer: Writer::Counting, cost: 1, segment: 0, clock_ms: 0, planned_ago_ms: 0 };
+    let acquire =
+        Step::Acquire { writer: Writer::Counting, cost: 1, segment: 0, clock_ms: 0, planned_ago_ms: 0 };
     let during = [Step::Scan, Step::LoseToForeign { which: 0 }, Step::LoseToForeign { which: 0 }];
     assert_eq!(judged(-2, &[acquire.clone(), acquire], &during, 0), (Drift::None, 0));
 }

@@ -35,7 +35,8 @@ pub(crate) enum Step {
         writer: Writer,
         which: usize,
     },
-    /// One of the live leases is deleted without its slots, by another client of Sluice that found the bucket full.
+    /// One of the live leases is deleted without its slots, by another client of Sluice that found the bucket
+    /// full.
     Cap {
         which: usize,
     },
@@ -59,7 +60,8 @@ pub(crate) enum Step {
     AcquireInline {
         cost: i32,
     },
-    /// One of the inline leases is given back, by its holder, a sweep or a caller that takes over, or is renewed.
+    /// One of the inline leases is given back, by its holder, a sweep or a caller that takes over, or is
+    /// renewed.
     ReleaseInline {
         which: usize,
     },
@@ -108,7 +110,9 @@ pub(crate) struct Item(pub(crate) BTreeMap<&'static str, (bool, String)>);
 
 impl Row for Item {
     fn field(&self, name: &str) -> Option<Field<'_>> {
-        self.0.get(name).map(|(is_text, value)| if *is_text { Field::Text(value) } else { Field::Number(value) })
+        self.0
+            .get(name)
+            .map(|(is_text, value)| if *is_text { Field::Text(value) } else { Field::Number(value) })
     }
 }
 
@@ -234,7 +238,10 @@ impl Table {
                     self.returned.lost = self.returned.lost.plus(amount(held.cost));
                 }
             }
-            Step::AcquireInline { .. } | Step::ReleaseInline { .. } | Step::RenewInline | Step::CapInline { .. } => {
+            Step::AcquireInline { .. }
+            | Step::ReleaseInline { .. }
+            | Step::RenewInline
+            | Step::CapInline { .. } => {
                 self.run_inline(step);
             }
             Step::Scan => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Claim, Cost, Demand, Form, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt, Starts,
-    Timestamp,
+    Amount, Bucket, Claim, Cost, Demand, Form, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt,
+    Starts, Timestamp,
 };
 
 use super::item::Item;
@@ -48,7 +48,8 @@ fn turns(most: i64, max_error: i64, patience_ms: u64) -> impl Strategy<Value = V
 }
 
 impl Process {
-    /// From its lots where they do, else in one write for all, from a reading that may be stale: as a lane does.
+    /// From its lots where they do, else in one write for all, from a reading that may be stale: as a lane
+    /// does.
     fn acquire(&mut self, item: &mut Item, turn: &Turn, now: i64) -> Vec<(i64, i64)> {
         let local = Timestamp::from_micros(now + turn.error);
         let mut granted = Vec::new();
@@ -169,7 +170,8 @@ proptest! {
     }
 }
 
-/// The patience of one caller is not another's: where someone else spent in between, the write fails for the impatient one.
+/// The patience of one caller is not another's: where someone else spent in between, the write fails for the
+/// impatient one.
 #[test]
 fn a_batch_is_applied_only_where_each_start_is_within_its_patience() {
     let (now, dimension) = start();
@@ -179,7 +181,11 @@ fn a_batch_is_applied_only_where_each_start_is_within_its_patience() {
     let bucket = Bucket::full(dimension, limit, now);
     let mut item = Item::of(&bucket);
     let spend = |claims: &[Claim], item: &Item| {
-        RatePlanner::new(&item.bucket()).plan_batch(claims, now, Starts::InReply, Amount::ZERO).write.unwrap().update
+        RatePlanner::new(&item.bucket())
+            .plan_batch(claims, now, Starts::InReply, Amount::ZERO)
+            .write
+            .unwrap()
+            .update
     };
     let claim = |tokens: i32, patience: u64| Claim {
         cost: Cost::new(Amount::from_tokens(tokens)).unwrap(),
@@ -246,15 +252,19 @@ fn returns_out_of_order_are_never_lifted_above_the_brim() {
     assert!(!shared.give_back(&second));
 }
 
-/// Found by a seed of the simulation (1795406039851): 227 and 295 were booked in one write, the 227 came back unused, and the 295 and the 275 that
-/// were booked after that return started within 342 ms of a bucket of 300.
+/// Found by a seed of the simulation (1795406039851): 227 and 295 were booked in one write, the 227 came back
+/// unused, and the 295 and the 275 that were booked after that return started within 342 ms of a bucket of
+/// 300.
 #[test]
 fn a_large_booked_call_is_the_first_of_its_write_so_that_nothing_before_it_comes_back() {
-    let limit = Limit::rate(LimitType::Tokens, Amount::from_tokens(300), "190".parse().unwrap(), Cost::ONE).unwrap();
+    let limit =
+        Limit::rate(LimitType::Tokens, Amount::from_tokens(300), "190".parse().unwrap(), Cost::ONE).unwrap();
     let (now, dimension) = start();
     let mut item = Item::of(&Bucket::full(dimension, limit, now));
-    let claim =
-        |tokens| Claim { cost: Cost::new(Amount::from_tokens(tokens)).unwrap(), patience: Duration::from_secs(6) };
+    let claim = |tokens| Claim {
+        cost: Cost::new(Amount::from_tokens(tokens)).unwrap(),
+        patience: Duration::from_secs(6),
+    };
     let plan = |item: &Item, claims: &[Claim]| {
         RatePlanner::new(&item.bucket()).plan_batch(claims, now, Starts::InReply, Amount::ZERO)
     };

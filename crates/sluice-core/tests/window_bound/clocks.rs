@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take, Timestamp,
+    Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take,
+    Timestamp,
 };
 
 use super::item::Item;
@@ -40,7 +41,8 @@ proptest! {
         check_windows(&limit, &mut run_skewed(limit, &steps, errors), most)?;
     }
 
-    /// A write that passes, though others booked since its reading, starts within its caller's patience, wherever the anchor lies.
+    /// A write that passes, though others booked since its reading, starts within its caller's patience,
+    /// wherever the anchor lies.
     #[test]
     fn no_start_is_booked_beyond_its_callers_patience(
         limit in tight_limits(), ahead in -5_000_000..20_000_000_i64, booked in 0..20_000_000_i64, wanted in 1..5_000_000_i64,
@@ -62,7 +64,8 @@ proptest! {
         }
     }
 
-    /// Whoever never refuses does not refuse by any clock; and whoever has less does by some, unless it is more than the bucket ever holds.
+    /// Whoever never refuses does not refuse by any clock; and whoever has less does by some, unless it is
+    /// more than the bucket ever holds.
     #[test]
     fn a_bucket_that_never_refuses_has_enough_by_every_clock(
         limit in tight_limits(), taken in -2_000_000..5_000_000_i64, wanted in 1..6_000_000_i64, off in -200_000_000_i64..200_000_000,
@@ -112,13 +115,15 @@ proptest! {
     }
 }
 
-/// Calls that a caller with an exact clock is granted of those that it asks for, in percent, beside one whose clock is `ahead`. The other
-/// asks for half of the limit; this one for `share` percent of it, and comes back as it is told until its next call is due.
+/// Calls that a caller with an exact clock is granted of those that it asks for, in percent, beside one whose
+/// clock is `ahead`. The other asks for half of the limit; this one for `share` percent of it, and comes back
+/// as it is told until its next call is due.
 fn served(limit: &Limit, ahead: Duration, share: u32) -> u64 {
     let (begin, dimension) = start();
     let bucket = Bucket::full(dimension, *limit, begin);
     let mut item = Item::of(&bucket);
-    let per_call = bucket.reaches(limit.capacity().plus(Amount::from_tokens(1_000))).unwrap().since(begin) / 1_000;
+    let per_call =
+        bucket.reaches(limit.capacity().plus(Amount::from_tokens(1_000))).unwrap().since(begin) / 1_000;
     let (every, theirs) = (per_call * 100 / share, per_call * 2);
     let (mut exact, mut fast) = (Caller { reading: bucket.clone() }, Caller { reading: bucket });
     let ahead = i64::try_from(ahead.as_micros()).unwrap();
@@ -134,7 +139,9 @@ fn served(limit: &Limit, ahead: Duration, share: u32) -> u64 {
         let is_granted = exact.acquire(&mut item, take(asks_at), 0).is_some();
         granted += u64::from(is_granted);
         let claim = Claim { cost: Cost::ONE, patience: Duration::ZERO };
-        let told = RatePlanner::new(&exact.reading).refusal(claim, asks_at).map(|refusal| asks_at.after(refusal.wait));
+        let told = RatePlanner::new(&exact.reading)
+            .refusal(claim, asks_at)
+            .map(|refusal| asks_at.after(refusal.wait));
         let next = due.after(every);
         match told.filter(|told| !is_granted && *told < next) {
             Some(told) => asks_at = told,

@@ -1,5 +1,5 @@
-//! What settlements take in addition: all of an honest overrun, and of a wrong use no more than the cap, whoever writes at the
-//! same time.
+//! What settlements take in addition: all of an honest overrun, and of a wrong use no more than the cap,
+//! whoever writes at the same time.
 
 use std::time::Duration;
 
@@ -43,7 +43,11 @@ fn a_wrong_unit_costs_one_refill_time() {
     assert_eq!(item.bucket().level(now), tokens(-100));
     let again = Settle { counted: tokens(200), surplus: tokens(200 - 10_000_000), ..wrong };
     let settling = RatePlanner::new(&item.bucket()).settle(&[again], Debt::Capped, now);
-    assert_eq!((settling.write, settling.changes), (None, vec![Amount::ZERO]), "said again, it takes no more");
+    assert_eq!(
+        (settling.write, settling.changes),
+        (None, vec![Amount::ZERO]),
+        "said again, it takes no more"
+    );
 }
 
 #[test]
@@ -53,7 +57,11 @@ fn fifty_wrong_units_at_once_cost_little_more_than_one() {
         (0..50).map(|_| overrun(&take(&mut caller, &mut item, 1, now), tokens(10_000_000))).collect();
     let settling = RatePlanner::new(&item.bucket()).settle(&wrong, Debt::Capped, now);
     assert!(item.apply(&settling.write.unwrap()));
-    assert_eq!(item.bucket().level(now), tokens(-100 - 49), "the first to the cap, and each other as it reserved");
+    assert_eq!(
+        item.bucket().level(now),
+        tokens(-100 - 49),
+        "the first to the cap, and each other as it reserved"
+    );
 }
 
 #[test]

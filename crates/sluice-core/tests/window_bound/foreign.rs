@@ -1,5 +1,5 @@
-//! Clients in other languages, which read the row and write it back: tokens as refilled by their clock, the anchor at it. Theirs may lag
-//! behind the anchor, so that they move it back.
+//! Clients in other languages, which read the row and write it back: tokens as refilled by their clock, the
+//! anchor at it. Theirs may lag behind the anchor, so that they move it back.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ enum Elapsed {
     Clamped,
 }
 
-/// A read and a write on condition of the version, with nobody in between. True where it was granted; how far the anchor went back.
+/// A read and a write on condition of the version, with nobody in between. True where it was granted; how far
+/// the anchor went back.
 fn foreign(item: &mut Item, limit: &Limit, micros: i64, now: i64, elapsed: Elapsed) -> (bool, i64) {
     let bucket = item.bucket();
     let (back, whole) = (bucket.anchor().micros() - now, limit.capacity().micros());
@@ -62,7 +63,11 @@ fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> Seen {
             let patience = Duration::from_millis(step.patience_ms);
             let take = Take { cost: cost(step.cost), now: Timestamp::from_micros(now), patience };
             let granted = caller.acquire(&mut item, take, step.error);
-            grants.extend(granted.map(|granted| Grant { start: granted.start, cost: granted.cost, asked: now }));
+            grants.extend(granted.map(|granted| Grant {
+                start: granted.start,
+                cost: granted.cost,
+                asked: now,
+            }));
         } else {
             let (granted, back) = foreign(&mut item, &limit, step.cost, now + step.error, elapsed);
             grants.extend(granted.then_some(Grant { start: now, cost: step.cost, asked: now }));
@@ -72,7 +77,8 @@ fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> Seen {
     (grants, moved)
 }
 
-/// An anchor that moves back after a start was booked, and before it, lets others start beside it: such a move counts from the booking on.
+/// An anchor that moves back after a start was booked, and before it, lets others start beside it: such a
+/// move counts from the booking on.
 fn check(limit: &Limit, grants: &mut [Grant], moved: &[(i64, i64)], error: i64) -> Result<(), TestCaseError> {
     grants.sort_unstable();
     for first in 0..grants.len() {
@@ -84,7 +90,11 @@ fn check(limit: &Limit, grants: &mut [Grant], moved: &[(i64, i64)], error: i64) 
             let inside = moved.iter().filter(|(at, _)| (asked..=to).contains(at));
             let back: i64 = inside.map(|(_, back)| back).sum();
             let bound = limit.capacity().micros() + refill(limit, to - from + 2 * error + back);
-            prop_assert!(sum <= bound, "{sum} granted in {} us, at most {bound} with {back} us back", to - from);
+            prop_assert!(
+                sum <= bound,
+                "{sum} granted in {} us, at most {bound} with {back} us back",
+                to - from
+            );
         }
     }
     Ok(())
@@ -121,7 +131,8 @@ fn such_a_client_does_gain_it() {
     let mut item = Item::of(&bucket);
     // 100 a minute; the clocks of two such clients are 6 s apart, in which 10 tokens flow in.
     let at = |secs: i64| begin.micros() + secs * 1_000_000;
-    let mut take = |tokens: i64, secs| foreign(&mut item, &limit, tokens * 1_000_000, at(secs), Elapsed::Clamped).0;
+    let mut take =
+        |tokens: i64, secs| foreign(&mut item, &limit, tokens * 1_000_000, at(secs), Elapsed::Clamped).0;
     assert!(take(99, 6));
     for round in 0..20 {
         assert!(take(1, 0), "round {round}, by the clock that lags");

@@ -30,7 +30,10 @@ fn left_ahead(tokens: i32) -> (Item, Timestamp) {
         patience: Duration::ZERO,
     };
     Caller { reading: bucket }.acquire(&mut item, take(10 - tokens), 0).unwrap();
-    assert_eq!((item.bucket().anchor(), item.bucket().tokens()), (now.after(HOUR), Amount::from_tokens(tokens)));
+    assert_eq!(
+        (item.bucket().anchor(), item.bucket().tokens()),
+        (now.after(HOUR), Amount::from_tokens(tokens))
+    );
     (item, now)
 }
 
@@ -73,7 +76,11 @@ fn who_finds_too_little_moves_the_anchor_back_and_nothing_is_given_away() {
     let Plan::Write(planned) = repairing(&bucket).plan(patient(5, now)) else { panic!() };
     assert!(item.apply(&planned.update));
     let after = item.bucket();
-    assert_eq!((after.anchor(), after.level(now)), (now, Amount::from_tokens(-1)), "four were there, five are taken");
+    assert_eq!(
+        (after.anchor(), after.level(now)),
+        (now, Amount::from_tokens(-1)),
+        "four were there, five are taken"
+    );
     assert_eq!(after.level(now.after(secs(2))), Amount::from_tokens(1), "and it rises again");
     assert_eq!((planned.form, &planned.after), (Form::Reanchor, &after));
     let alone = repairing(&bucket).repair(now).unwrap();
@@ -161,7 +168,8 @@ fn an_anchor_that_clocks_may_differ_by_is_not_repaired() {
     assert!(repairing(&ahead(most + Duration::from_micros(1))).repair(now).is_some());
 }
 
-/// Nobody can take from a bucket that was left empty; without a write of its own it would stay so for an hour.
+/// Nobody can take from a bucket that was left empty; without a write of its own it would stay so for an
+/// hour.
 #[test]
 fn where_nothing_can_be_taken_the_repair_is_a_write_of_its_own_and_the_refusal_after_it_is_exact() {
     let (mut item, now) = left_ahead(0);
@@ -174,7 +182,11 @@ fn where_nothing_can_be_taken_the_repair_is_a_write_of_its_own_and_the_refusal_a
     assert_eq!((repaired.anchor(), repaired.tokens()), (now, Amount::ZERO));
     let later = now.after(Duration::from_secs(1));
     assert!(matches!(RatePlanner::new(&repaired).plan(take(1, later)), Plan::Write(_)));
-    assert_eq!(repairing(&repaired).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write, None, "once");
+    assert_eq!(
+        repairing(&repaired).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write,
+        None,
+        "once"
+    );
 }
 
 /// A caller that waits books from the repaired line, in the same write.
@@ -202,7 +214,8 @@ fn a_repair_that_is_on_its_way_while_others_take_fails() {
     let bucket = item.bucket();
     let Plan::Write(late) = repairing(&bucket).plan(patient(9, now)) else { panic!() };
     let alone = repairing(&bucket).repair(now).unwrap();
-    let Plan::Write(other) = RatePlanner::new(&bucket).plan(take(1, now.after(Duration::from_secs(5)))) else {
+    let Plan::Write(other) = RatePlanner::new(&bucket).plan(take(1, now.after(Duration::from_secs(5))))
+    else {
         panic!()
     };
     assert!(item.apply(&other.update));
@@ -232,7 +245,8 @@ type Seen = (Vec<(i64, i64)>, Vec<(i64, i64)>);
 /// Clocks here err by half of it either way.
 const CLOCKS_DIFFER_BY: i64 = 1_000_000;
 
-/// Three with clocks that err by `error`, who repair, and one whose clock is an hour ahead and runs on from there.
+/// Three with clocks that err by `error`, who repair, and one whose clock is an hour ahead and runs on from
+/// there.
 fn run(limit: Limit, steps: &[Step]) -> Seen {
     let (begin, dimension) = start();
     let bucket = Bucket::full(dimension, limit, begin);
@@ -245,7 +259,8 @@ fn run(limit: Limit, steps: &[Step]) -> Seen {
         let take = Take { cost: cost(step.cost), now: Timestamp::from_micros(now), patience };
         let granted = if step.caller == 3 {
             let before = item.bucket();
-            let granted = callers[3].acquire(&mut item, Take { patience: Duration::ZERO, ..take }, 3_600_000_000);
+            let granted =
+                callers[3].acquire(&mut item, Take { patience: Duration::ZERO, ..take }, 3_600_000_000);
             gains.extend(granted.is_some().then(|| (now, gain(&limit, &before, &item.bucket(), take.now))));
             granted
         } else {
@@ -259,12 +274,14 @@ fn run(limit: Limit, steps: &[Step]) -> Seen {
 /// What a write of the wrong clock gained at `now`, in micro-tokens.
 fn gain(limit: &Limit, before: &Bucket, after: &Bucket, now: Timestamp) -> i64 {
     if after.anchor() == before.anchor() {
-        // It took on a line that rises by its clock, and is flat for the others: what they had not left there it gains.
+        // It took on a line that rises by its clock, and is flat for the others: what they had not left there
+        // it gains.
         let short = |bucket: &Bucket| Amount::ZERO.minus(bucket.level(now)).max(Amount::ZERO);
         return short(after).minus(short(before)).micros();
     }
-    // It found the bucket full: what was missing, and what was booked, is there a second time. What a clock that is ahead took early
-    // is forgotten with the anchor that it left, and a clock that lags may repair: the line then rises from its time.
+    // It found the bucket full: what was missing, and what was booked, is there a second time. What a clock
+    // that is ahead took early is forgotten with the anchor that it left, and a clock that lags may repair:
+    // the line then rises from its time.
     limit.capacity().minus(before.level(now)).micros() + refill(limit, CLOCKS_DIFFER_BY)
 }
 
@@ -288,8 +305,9 @@ fn repaired(caller: &mut Caller, item: &mut Item, take: Take, error: i64) -> Opt
 proptest! {
     #![proptest_config(crate::cases::cases(400))]
 
-    /// Beside one that writes anchors an hour ahead, again and again: each such write gains what is missing in the bucket, the capacity at
-    /// most, what is booked, and the errors of clocks once more. Between two of them the bound is what it is.
+    /// Beside one that writes anchors an hour ahead, again and again: each such write gains what is missing
+    /// in the bucket, the capacity at most, what is booked, and the errors of clocks once more. Between two
+    /// of them the bound is what it is.
     #[test]
     fn each_wrong_write_gains_the_capacity_and_what_is_booked_at_most_and_the_bound_holds_again_from_then_on(
         limit in tight_limits(), steps in steps(CLOCKS_DIFFER_BY / 2, 4_000),
@@ -301,7 +319,8 @@ proptest! {
             for last in first..grants.len() {
                 sum += grants[last].1;
                 let (from, to) = (grants[first].0, grants[last].0);
-                // What is booked before a wrong write starts after it: by the patience of its caller and the errors of two clocks.
+                // What is booked before a wrong write starts after it: by the patience of its caller and the
+                // errors of two clocks.
                 let gained: i64 = gains.iter().filter(|(at, _)| *at <= to).map(|(_, gain)| gain).sum();
                 let gained_before: i64 = gains.iter().filter(|(at, _)| *at + 5_000_000 < from).map(|(_, gain)| gain).sum();
                 let bound = limit.capacity().micros() + gained - gained_before + refill(&limit, to - from + CLOCKS_DIFFER_BY);

@@ -1,4 +1,5 @@
-//! One row of a table, and just enough of DynamoDB's expressions to apply the statements of a rate bucket to it.
+//! One row of a table, and just enough of DynamoDB's expressions to apply the statements of a rate bucket to
+//! it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -105,7 +106,9 @@ impl Item {
     /// Clauses joined by AND, each a comparison or several in parentheses joined by OR.
     pub(crate) fn holds(&self, update: &Update) -> bool {
         let clauses = split(&update.statement.condition, " AND ");
-        let bare = |clause: &str| clause.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).map(str::to_owned);
+        let bare = |clause: &str| {
+            clause.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).map(str::to_owned)
+        };
         clauses.iter().all(|clause| match bare(clause) {
             Some(inner) => split(&inner, " OR ").iter().any(|one| self.compares(update, one)),
             None => self.compares(update, clause),
@@ -113,7 +116,9 @@ impl Item {
     }
 
     fn compares(&self, update: &Update, comparison: &str) -> bool {
-        if let Some(name) = comparison.strip_prefix("attribute_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
+        if let Some(name) =
+            comparison.strip_prefix("attribute_not_exists(").and_then(|rest| rest.strip_suffix(')'))
+        {
             return self.at(update, name).is_none();
         }
         let words: Vec<&str> = comparison.split(' ').collect();
@@ -142,7 +147,10 @@ impl Item {
         };
         for clause in split(set.strip_prefix("SET ").unwrap(), ", ") {
             let (target, sum) = clause.split_once(" = ").unwrap();
-            let value = |term: &str| match term.strip_prefix("if_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
+            let value = |term: &str| match term
+                .strip_prefix("if_not_exists(")
+                .and_then(|rest| rest.strip_suffix(')'))
+            {
                 Some(pair) => {
                     let (name, other) = pair.split_once(", ").unwrap();
                     before.number(update, name).unwrap_or_else(|| before.number(update, other).unwrap())

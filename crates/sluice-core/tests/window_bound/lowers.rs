@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, Remaining, Settle, Take, Timestamp,
+    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, Remaining, Settle, Take,
+    Timestamp,
 };
 
 use super::item::Item;
@@ -16,7 +17,8 @@ fn world(secs: u64) -> (Item, Caller, Timestamp, sluice_core::RateReceipt, sluic
     let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
     let half = Take { cost: Cost::new(Amount::from_tokens(50)).unwrap(), now, patience: Duration::ZERO };
     let receipt = caller.acquire(&mut item, half, 0).unwrap().receipt;
-    let debt = RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), now.after(Duration::from_secs(secs)));
+    let debt =
+        RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), now.after(Duration::from_secs(secs)));
     (item, caller, now, receipt, debt)
 }
 
@@ -54,14 +56,18 @@ fn a_reply_whose_line_is_not_known_lowers_the_level_that_was_read_and_not_what_o
     let (mut item, mut caller, now, receipt, _) = world(0);
     // Full again: another line, on which the vendor's word bounds the level alone.
     let later = now.after(Duration::from_secs(50));
-    let ten = Take { cost: Cost::new(Amount::from_tokens(10)).unwrap(), now: later, patience: Duration::ZERO };
+    let ten =
+        Take { cost: Cost::new(Amount::from_tokens(10)).unwrap(), now: later, patience: Duration::ZERO };
     caller.acquire(&mut item, ten, 0).unwrap();
     let read = item.bucket();
     let said = Remaining { receipt, start: now, left: Amount::from_tokens(-60) };
-    let Observation::Lower(_, write) = RatePlanner::new(&read).observe(&said, LONGEST, later) else { panic!() };
+    let Observation::Lower(_, write) = RatePlanner::new(&read).observe(&said, LONGEST, later) else {
+        panic!()
+    };
     caller.acquire(&mut item, ten, 0).unwrap();
     assert!(!item.apply(&write), "it would take away again what the other call took");
-    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, later) else {
+    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, later)
+    else {
         panic!()
     };
     assert!(item.apply(&write));
@@ -72,7 +78,8 @@ fn a_reply_whose_line_is_not_known_lowers_the_level_that_was_read_and_not_what_o
 #[test]
 fn a_penalty_of_a_bucket_whose_starts_are_booked_raises_nothing() {
     let (mut item, mut caller, now, ..) = world(0);
-    let booked = Take { cost: Cost::new(Amount::from_tokens(75)).unwrap(), now, patience: Duration::from_secs(60) };
+    let booked =
+        Take { cost: Cost::new(Amount::from_tokens(75)).unwrap(), now, patience: Duration::from_secs(60) };
     for factor in ["0", "0.3", "0.8", "1"] {
         let bucket = item.bucket();
         let penalty = RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), None, now);
@@ -95,7 +102,8 @@ fn one_reply_lowers_a_days_bucket_by_a_quarter_of_an_hours_refill_and_the_next_o
     let (now, dimension) = start();
     let day = Duration::from_secs(86_400);
     let capacity = Amount::from_tokens(9_600);
-    let limit = Limit::rate(LimitType::Requests, capacity, Rate::per(capacity, day).unwrap(), Cost::ONE).unwrap();
+    let limit =
+        Limit::rate(LimitType::Requests, capacity, Rate::per(capacity, day).unwrap(), Cost::ONE).unwrap();
     let bucket = Bucket::full(dimension, limit, now);
     let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
     let (mut level, refill) = (capacity, Amount::from_tokens(100));

@@ -1,5 +1,5 @@
-//! The promises of a rate bucket, as properties: the planner's own statements are applied to one row by a small evaluator of
-//! their expressions, so that a bound taken out of an expression is found here.
+//! The promises of a rate bucket, as properties: the planner's own statements are applied to one row by a
+//! small evaluator of their expressions, so that a bound taken out of an expression is found here.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -22,11 +22,12 @@ mod tickets;
 use item::Item;
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Claim, Cost, Dimension, Form, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt,
-    Starts, Take, Timestamp,
+    Amount, Bucket, Claim, Cost, Dimension, Form, Limit, LimitType, Plan, Planned, Rate, RatePlanner,
+    RateReceipt, Starts, Take, Timestamp,
 };
 
-/// What one reply may lower a bucket by, as refill: more than these buckets hold, except where a test says so.
+/// What one reply may lower a bucket by, as refill: more than these buckets hold, except where a test says
+/// so.
 const LONGEST: Duration = Duration::from_secs(900);
 
 /// A caller with its own, possibly stale, reading and its own clock.
@@ -92,13 +93,13 @@ fn steps(max_error: i64, patience_ms: u64) -> impl Strategy<Value = Vec<Step>> {
 
 fn limits() -> impl Strategy<Value = Limit> {
     // From two calls an hour to thousands a second.
-    (2_000_000_i64..5_000_000_000, prop_oneof![10_u64..1_000, 1_000_u64..100_000, 100_000_u64..3_600_000]).prop_map(
-        |(capacity, window_ms)| {
+    (2_000_000_i64..5_000_000_000, prop_oneof![10_u64..1_000, 1_000_u64..100_000, 100_000_u64..3_600_000])
+        .prop_map(|(capacity, window_ms)| {
             let capacity = Amount::from_micros(capacity);
             let rate = Rate::per(capacity, Duration::from_millis(window_ms)).unwrap();
-            Limit::rate(LimitType::Tokens, capacity, rate, Cost::new(Amount::from_micros(1)).unwrap()).unwrap()
-        },
-    )
+            Limit::rate(LimitType::Tokens, capacity, rate, Cost::new(Amount::from_micros(1)).unwrap())
+                .unwrap()
+        })
 }
 
 /// Where queues form: a few calls, and some seconds for each.
@@ -252,8 +253,8 @@ proptest! {
         let (begin, dimension) = start();
         let bucket = Bucket::full(dimension, limit, begin);
         let mut item = Item::of(&bucket);
-        // A call worth a millisecond of refill at least (what is less is lost in the microseconds of the clock), and not so
-        // small that the first burst alone would be thousands.
+        // A call worth a millisecond of refill at least (what is less is lost in the microseconds of the
+        // clock), and not so small that the first burst alone would be thousands.
         let capacity = limit.capacity().micros();
         let call = call.max(refill(&limit, 1_000)).max(capacity / 200).min(capacity);
         // As long as some five hundred calls take, so that the one under way at the end is no matter.
@@ -292,7 +293,8 @@ proptest! {
         let promised = RateReceipt::new(mine.after.clone(), cost(spent)).start_at(now);
         prop_assert!(item.holds(&mine.update));
         prop_assert!(item.apply(&theirs.update));
-        // A microsecond of refill can be worth more than both calls: then there is room for both at the promised start.
+        // A microsecond of refill can be worth more than both calls: then there is room for both at the
+        // promised start.
         if item.apply(&mine.update) {
             let start = RateReceipt::new(item.bucket(), cost(spent)).start_at(now);
             prop_assert!(start <= promised, "{start} was promised as {promised}");
@@ -315,7 +317,8 @@ proptest! {
             let Some(granted) = caller.acquire(&mut item, take, 0) else { continue };
             let later = Timestamp::from_micros(at + idle % (step.gap + 1));
             if let Some(update) = granted.receipt.give_back(later) && item.apply(&update) {
-                // A large call that may be booked moves the anchor by a microsecond at least, and takes effect there.
+                // A large call that may be booked moves the anchor by a microsecond at least, and takes
+                // effect there.
                 let effect = item.bucket().anchor().max(take.now);
                 let (before, after) = (before.level(effect), item.bucket().level(take.now));
                 prop_assert!(after <= before, "a call that was never made left {after} of {before}");
@@ -334,12 +337,15 @@ fn headroom_lets_callers_of_a_bucket_that_stays_full_spend_on_one_anchor() {
     let mut item = Item::of(&bucket);
     let take = |now| Take { cost: Cost::ONE, now, patience: Duration::ZERO };
     let now = now.after(Duration::from_secs(1));
-    let Plan::Write(first) = RatePlanner::new(&bucket).with_headroom(Duration::from_millis(100)).plan(take(now)) else {
+    let Plan::Write(first) =
+        RatePlanner::new(&bucket).with_headroom(Duration::from_millis(100)).plan(take(now))
+    else {
         panic!()
     };
     assert_eq!(first.form, Form::Full);
     assert!(item.apply(&first.update));
-    // Ten callers plan a round trip later, when 10 tokens flowed back for the one that was taken: none disturbs another.
+    // Ten callers plan a round trip later, when 10 tokens flowed back for the one that was taken: none
+    // disturbs another.
     let reading = item.bucket();
     let later = now.after(Duration::from_millis(10));
     for _ in 0..10 {

@@ -8,7 +8,8 @@ use super::item::Item;
 use super::settles::limit;
 use super::{Caller, start};
 
-/// A row of 100 tokens a minute, of which a call takes `per_call`, and calls at the same moment; those that fit would not wait.
+/// A row of 100 tokens a minute, of which a call takes `per_call`, and calls at the same moment; those that
+/// fit would not wait.
 fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
     let tokens = |count| Cost::new(Amount::from_tokens(count)).unwrap();
     let (now, dimension) = start();
@@ -54,7 +55,8 @@ fn a_large_call_is_not_given_back_while_a_start_is_to_come_though_the_line_is_ab
 /// It is on its way while the bucket fills up, and others take as much as they did before.
 #[test]
 fn a_return_that_arrives_after_a_new_anchor_gives_nothing_back_though_the_tokens_look_as_it_left_them() {
-    // Of a start that is past, of one that is still to come, and of a call too large to stand beside another's start.
+    // Of a start that is past, of one that is still to come, and of a call too large to stand beside
+    // another's start.
     for (per_call, costs) in [(1, &[10][..]), (1, &[100, 10]), (40, &[70])] {
         let (mut item, now, receipts) = taken(per_call, costs);
         let late = receipts.last().unwrap().give_back(now).unwrap();

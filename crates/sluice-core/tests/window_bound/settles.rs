@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, RateReceipt, Remaining, Settle, Take,
-    Timestamp,
+    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, RateReceipt, Remaining,
+    Settle, Take, Timestamp,
 };
 
 use super::item::Item;
@@ -36,7 +36,8 @@ fn steps(patience_ms: u64, largest: i64) -> impl Strategy<Value = Vec<Step>> {
         5 => 0..5_000_000_i64,
         1 => 0..400_000_000_i64,
     ];
-    let used = prop_oneof![2 => Just(None), 3 => (0..300_i64).prop_map(Some), 2 => (0..=1_000_i64).prop_map(Some)];
+    let used =
+        prop_oneof![2 => Just(None), 3 => (0..300_i64).prop_map(Some), 2 => (0..=1_000_i64).prop_map(Some)];
     let late = prop_oneof![3 => Just(0_i64), 1 => 0..3_000_000_i64];
     let step = (gap, 0_usize..4, 1..=largest, 0..=patience_ms, used, 0..8_000_000_i64, late, any::<bool>());
     prop::collection::vec(step, 1..150).prop_map(|steps| {
@@ -105,9 +106,11 @@ impl World {
         self.out.push(Call { start: granted.start, due, cost: granted.cost, used, receipt: granted.receipt });
     }
 
-    /// Settles what is due, in one write; a failed condition is planned again from the row, as the client does.
+    /// Settles what is due, in one write; a failed condition is planned again from the row, as the client
+    /// does.
     fn settle(&mut self, now: i64, is_stale: bool) {
-        let (due, out): (Vec<_>, Vec<_>) = std::mem::take(&mut self.out).into_iter().partition(|call| call.due <= now);
+        let (due, out): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.out).into_iter().partition(|call| call.due <= now);
         self.out = out;
         let (due, unmade): (Vec<_>, Vec<_>) = due.into_iter().partition(|call| call.used.is_some());
         for call in unmade {
@@ -130,19 +133,27 @@ impl World {
         let mut reading = self.before.clone();
         let mut changes = vec![Amount::ZERO; calls.len()];
         for _ in 0..4 {
-            let settling = RatePlanner::new(&reading).settle(&calls, Debt::Capped, Timestamp::from_micros(now));
+            let settling =
+                RatePlanner::new(&reading).settle(&calls, Debt::Capped, Timestamp::from_micros(now));
             let Some(write) = settling.write else { break };
             let level = self.item.bucket().tokens();
             if self.item.apply(&write) {
                 changes = settling.changes;
                 let sum = changes.iter().fold(Amount::ZERO, |sum, change| sum.plus(*change));
-                assert_eq!(self.item.bucket().tokens(), level.plus(sum), "the row moves by what the calls are told");
+                assert_eq!(
+                    self.item.bucket().tokens(),
+                    level.plus(sum),
+                    "the row moves by what the calls are told"
+                );
                 break;
             }
             reading = self.item.bucket();
         }
         for (call, change) in due.iter().zip(changes) {
-            assert!(change.micros() <= call.cost - call.used.unwrap_or(0), "more was given back than was left over");
+            assert!(
+                change.micros() <= call.cost - call.used.unwrap_or(0),
+                "more was given back than was left over"
+            );
             self.made.push((call.start, call.cost - change.micros()));
         }
     }
@@ -203,8 +214,9 @@ proptest! {
         prop_assert_eq!(settling.changes, vec![call.surplus]);
     }
 
-    /// A vendor that starts lower, or counts what others use: after the replies, the bucket is as low as the vendor says, to
-    /// within a call; it is never raised; and replies that arrive again, late or out of order do no more.
+    /// A vendor that starts lower, or counts what others use: after the replies, the bucket is as low as the
+    /// vendor says, to within a call; it is never raised; and replies that arrive again, late or out of order
+    /// do no more.
     #[test]
     fn a_bucket_follows_a_lower_vendor_and_counts_each_call_once(
         limit in limits(), calls in prop::collection::vec((0..3_000_000_i64, 1..100_i64, any::<u8>()), 2..40),
@@ -289,15 +301,25 @@ fn a_reply_on_a_bucket_that_was_full_since_lowers_it_to_what_the_vendor_can_have
     let (mut item, mut caller, now) = world();
     let receipt = one(&mut caller, &mut item, now);
     let said = Remaining { receipt, start: now, left: Amount::ZERO };
-    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, now) else { panic!() };
+    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, now) else {
+        panic!()
+    };
     let later = now.after(Duration::from_secs(30));
     one(&mut caller, &mut item, later);
     assert!(!item.apply(&late), "planned before, and sent after");
     let full = item.bucket();
-    let Observation::Lower(by, write) = RatePlanner::new(&full).observe(&said, LONGEST, later) else { panic!() };
-    assert_eq!(by, Amount::from_tokens(49), "a vendor that had nothing has 50 after half a minute, and this has 99");
+    let Observation::Lower(by, write) = RatePlanner::new(&full).observe(&said, LONGEST, later) else {
+        panic!()
+    };
+    assert_eq!(
+        by,
+        Amount::from_tokens(49),
+        "a vendor that had nothing has 50 after half a minute, and this has 99"
+    );
     let even_later = later.after(Duration::from_secs(20));
-    let Observation::Lower(_, of_full) = RatePlanner::new(&full).observe(&said, LONGEST, even_later) else { panic!() };
+    let Observation::Lower(_, of_full) = RatePlanner::new(&full).observe(&said, LONGEST, even_later) else {
+        panic!()
+    };
     assert!(item.apply(&write));
     assert!(!item.apply(&of_full), "planned while it was full, and sent after another reply");
     assert_eq!(RatePlanner::new(&item.bucket()).observe(&said, LONGEST, later), Observation::Agrees);
@@ -318,7 +340,9 @@ fn of_two_replies_out_of_order_the_older_changes_nothing() {
     assert_eq!(by, Amount::from_tokens(48));
     let older = Remaining { receipt: first, start: now, left: Amount::ZERO };
     // Planned before the other landed, too.
-    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&older, LONGEST, now) else { panic!() };
+    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&older, LONGEST, now) else {
+        panic!()
+    };
     assert!(item.apply(&write));
     assert_eq!(RatePlanner::new(&item.bucket()).observe(&older, LONGEST, now), Observation::Stale);
     assert!(!item.apply(&late));

@@ -21,7 +21,8 @@ fn limits() -> impl Strategy<Value = Limit> {
     (5_000_000_i64..100_000_000, 1_000_u64..100_000).prop_map(|(capacity, window_ms)| {
         let capacity = Amount::from_micros(capacity);
         let rate = Rate::per(capacity, Duration::from_millis(window_ms)).unwrap();
-        Limit::rate(LimitType::Tokens, capacity, rate, Cost::new(Amount::from_micros(1_000)).unwrap()).unwrap()
+        Limit::rate(LimitType::Tokens, capacity, rate, Cost::new(Amount::from_micros(1_000)).unwrap())
+            .unwrap()
     })
 }
 
@@ -108,8 +109,9 @@ fn run(limit: Limit, steps: &[Step], penalties: &[bool]) -> Vec<(i64, i64)> {
         let cost = cost(step.cost.min(limit.capacity().micros() / 10).max(1));
         let take = Take { cost, now: local, patience: Duration::from_millis(step.patience_ms) };
         let taken = callers[step.caller].acquire(&mut item, take);
-        grants
-            .extend(taken.map(|(receipt, _)| (receipt.start_at(local).micros() - step.error, cost.amount().micros())));
+        grants.extend(
+            taken.map(|(receipt, _)| (receipt.start_at(local).micros() - step.error, cost.amount().micros())),
+        );
     }
     grants
 }
@@ -124,7 +126,8 @@ proptest! {
         check_windows(&limit, &mut run(limit, &steps, &penalties), 1_000_000)?;
     }
 
-    /// Each line stays above one that begins at what is never lent, refills up to that, and pays for its own callers alone.
+    /// Each line stays above one that begins at what is never lent, refills up to that, and pays for its own
+    /// callers alone.
     #[test]
     fn a_share_has_what_it_was_promised_whatever_the_others_take(limit in limits(), steps in steps(0, 20_000)) {
         let (begin, _) = start();
@@ -226,8 +229,8 @@ proptest! {
     }
 }
 
-/// A hundred tokens a minute: fifty for search, twenty for batch, thirty for all others. Each line has lost a token, so that none is
-/// full.
+/// A hundred tokens a minute: fifty for search, twenty for batch, thirty for all others. Each line has lost a
+/// token, so that none is full.
 fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
     let capacity = Amount::from_tokens(100);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
@@ -242,7 +245,8 @@ fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
 fn taken(item: &mut Item, of: Option<ShareName>, tokens: i32, now: Timestamp) -> RateReceipt {
     let cost = Cost::new(Amount::from_tokens(tokens)).unwrap();
     let bucket = item.bucket().seen_from(of.as_ref());
-    let Plan::Write(planned) = RatePlanner::new(&bucket).plan(Take { cost, now, patience: Duration::ZERO }) else {
+    let Plan::Write(planned) = RatePlanner::new(&bucket).plan(Take { cost, now, patience: Duration::ZERO })
+    else {
         panic!("{bucket:?}")
     };
     assert!(item.apply(&planned.update));
@@ -257,7 +261,8 @@ fn a_borrowing_on_its_way_leaves_the_floor_whatever_others_took() {
     let seen = item.bucket().seen_from(name(0).as_ref());
     let lent = seen.lenders(take.cost, now).into_iter().find(|(lender, _)| lender.share().is_none()).unwrap();
     let claim = Claim { cost: take.cost, patience: Duration::ZERO };
-    let late = RatePlanner::borrowing(&lent).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write.unwrap();
+    let late =
+        RatePlanner::borrowing(&lent).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write.unwrap();
     assert!(item.holds(&late.update));
     taken(&mut item, None, 22, now);
     assert!(!item.apply(&late.update), "seven are left of the thirty, less than what is never lent");
@@ -286,14 +291,17 @@ fn a_penalty_on_its_way_is_not_swallowed_by_what_came_back() {
     assert!(!item.apply(&late), "the line is above its brim by now");
 }
 
-/// Condition: the tokens of each line. Others took since the reading, and the vendor may have counted their calls or not.
+/// Condition: the tokens of each line. Others took since the reading, and the vendor may have counted their
+/// calls or not.
 #[test]
 fn a_vendors_reply_lowers_no_line_that_others_took_from_since() {
     let (mut item, now, receipts) = used();
     let bucket = item.bucket();
     let remaining = Remaining { receipt: receipts[0].clone(), start: now, left: Amount::from_tokens(40) };
     let longest = Duration::from_secs(900);
-    let Observation::Lower(by, late) = RatePlanner::new(&bucket).observe(&remaining, longest, now) else { panic!() };
+    let Observation::Lower(by, late) = RatePlanner::new(&bucket).observe(&remaining, longest, now) else {
+        panic!()
+    };
     assert_eq!(by, Amount::from_tokens(57));
     assert!(item.holds(&late));
     taken(&mut item, name(1), 1, now);
@@ -329,7 +337,10 @@ fn a_write_for_a_share_that_was_removed_fails_by_its_condition() {
     assert!(item.apply(&Change::split(&item.bucket(), &Split::from(whole), now).unwrap()));
     assert!(!item.bucket().has_shares());
     assert!(!item.apply(&late.update));
-    assert!(!item.apply(&receipts[0].give_back(now).unwrap()), "nor does anything come back to the common line");
+    assert!(
+        !item.apply(&receipts[0].give_back(now).unwrap()),
+        "nor does anything come back to the common line"
+    );
     // Declared again, the share is another line.
     assert!(item.apply(&Change::split(&item.bucket(), &split(whole), now).unwrap()));
     assert!(!item.apply(&late.update) && !item.apply(&receipts[0].give_back(now).unwrap()));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use sluice_core::{
-    Amount, Bucket, Claim, FutureAnchor, Judgement, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt,
-    Starts, Take, TicketId, TicketRow, Timestamp,
+    Amount, Bucket, Claim, FutureAnchor, Judgement, Limit, LimitType, Lot, Plan, Rate, RatePlanner,
+    RateReceipt, Starts, Take, TicketId, TicketRow, Timestamp,
 };
 
 use super::item::Item;
@@ -78,7 +78,9 @@ impl World {
     fn step(&mut self, step: &Step, deed: Deed) {
         self.now += step.gap.min(300_000);
         match deed {
-            Deed::Redeem(which) if !self.tickets.is_empty() => self.redeem(which % self.tickets.len(), step.error),
+            Deed::Redeem(which) if !self.tickets.is_empty() => {
+                self.redeem(which % self.tickets.len(), step.error)
+            }
             Deed::GiveBack(which) if !self.waiting.is_empty() => {
                 let left = self.waiting.swap_remove(which % self.waiting.len());
                 if let Some(update) = left.receipt.give_back(self.local(step.error)) {
@@ -89,7 +91,11 @@ impl World {
             Deed::UseLot(which) if !self.lots.is_empty() => {
                 let (lot, local) = (which % self.lots.len(), self.local(step.error));
                 let receipt = self.lots[lot].take(Some(cost(step.cost)), local);
-                self.made.extend(receipt.map(|receipt| Granted { start: self.now, cost: step.cost, receipt }));
+                self.made.extend(receipt.map(|receipt| Granted {
+                    start: self.now,
+                    cost: step.cost,
+                    receipt,
+                }));
             }
             _ => {}
         }
@@ -98,7 +104,9 @@ impl World {
             now: Timestamp::from_micros(self.now),
             patience: Duration::from_millis(step.patience_ms),
         };
-        let Some(granted) = self.callers[step.caller].acquire(&mut self.item, take, step.error) else { return };
+        let Some(granted) = self.callers[step.caller].acquire(&mut self.item, take, step.error) else {
+            return;
+        };
         if matches!(deed, Deed::Carry | Deed::Redeem(_)) && granted.start > self.now {
             // One that could not be used at its start is given back, as the client does.
             match TicketRow::book(TicketId::new("a".into()).unwrap(), [&granted.receipt]) {
@@ -169,7 +177,8 @@ impl World {
     }
 }
 
-/// Calls of a hundredth of a bucket and more: many fit, so that what is redeemed late is not all that there is.
+/// Calls of a hundredth of a bucket and more: many fit, so that what is redeemed late is not all that there
+/// is.
 fn roomy_limits() -> impl Strategy<Value = Limit> {
     (10_000_000_i64..30_000_000, 1_000_u64..20_000).prop_map(|(capacity, window_ms)| {
         let capacity = Amount::from_micros(capacity);
@@ -248,7 +257,8 @@ fn tickets_are_redeemed_late_in_those_runs() {
     assert!(late > 50, "{late}");
 }
 
-/// What an earlier take gives back lifts the line under a ticket that is late: both, used to the full, would pass the capacity.
+/// What an earlier take gives back lifts the line under a ticket that is late: both, used to the full, would
+/// pass the capacity.
 #[test]
 fn what_came_back_meanwhile_is_not_used_on_top_of_a_late_ticket() {
     let capacity = Amount::from_tokens(20);
@@ -300,8 +310,8 @@ fn a_bucket_that_was_made_anew_or_has_other_limits_lets_tickets_lapse() {
     assert_eq!(row.judge(&[], at), Judgement::Lapsed, "no reading of it");
 }
 
-/// It pays out all of its capacity then; what was booked before would come on top. Before such an anchor the line of a ticket would have
-/// risen above everything.
+/// It pays out all of its capacity then; what was booked before would come on top. Before such an anchor the
+/// line of a ticket would have risen above everything.
 #[test]
 fn a_bucket_that_a_wrong_clock_found_full_lets_tickets_lapse_before_the_repair_and_after_it() {
     let mut world = World::new(super::settles::limit(10));
@@ -315,7 +325,9 @@ fn a_bucket_that_a_wrong_clock_found_full_lets_tickets_lapse_before_the_repair_a
     let at = row.ticket().start_at().after(Duration::from_millis(10));
     let judge = |item: &Item| row.judge(&[Arc::new(item.bucket())], at);
     assert!(matches!(judge(&world.item), Judgement::Good(_)));
-    world.callers[1].acquire(&mut world.item, Take { patience: Duration::ZERO, ..take(1) }, 3_600_000_000).unwrap();
+    world.callers[1]
+        .acquire(&mut world.item, Take { patience: Duration::ZERO, ..take(1) }, 3_600_000_000)
+        .unwrap();
     assert_eq!(judge(&world.item), Judgement::Lapsed);
     let bucket = world.item.bucket();
     let repair = RatePlanner::new(&bucket).on_future_anchor(FutureAnchor::Repair).repair(at).unwrap();
@@ -332,7 +344,8 @@ fn a_redeemed_ticket_is_not_given_back_under_a_lot_taken_since_its_booking() {
     for lot_is_taken in [false, true] {
         let mut world = World::new(limit);
         let now = Timestamp::from_micros(world.now);
-        let take = |tokens: i64| Take { cost: cost(tokens * 1_000_000), now, patience: Duration::from_secs(60) };
+        let take =
+            |tokens: i64| Take { cost: cost(tokens * 1_000_000), now, patience: Duration::from_secs(60) };
         world.callers[0].acquire(&mut world.item, take(20), 0).unwrap();
         let booked = world.callers[0].acquire(&mut world.item, take(1), 0).unwrap();
         world.tickets.extend(TicketRow::book(TicketId::new("a".into()).unwrap(), [&booked.receipt]));

@@ -24,7 +24,8 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 
 #[test]
 fn what_is_written_is_read_again_line_by_line() {
-    let story = two_in_a_second().released("a", "v#rpm", 11_000, Ending::GivenBackUnused).left("p", &["v#rpm"], 1, 2);
+    let story =
+        two_in_a_second().released("a", "v#rpm", 11_000, Ending::GivenBackUnused).left("p", &["v#rpm"], 1, 2);
     let text = String::from_utf8(written(&story)).unwrap();
     let lines: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], Event::History(Header::new(0)));
@@ -54,8 +55,9 @@ const LIMIT: &str = r#"{"event":"limit","dimension":"v#rpm","kind":"tokens","cap
 
 #[test]
 fn what_is_no_history_is_told_in_words_with_its_line_and_what_one_looks_like() {
-    let like =
-        format!("A history is NDJSON that begins with {HEADER}, as `sluice stress DIM --history FILE` writes it");
+    let like = format!(
+        "A history is NDJSON that begins with {HEADER}, as `sluice stress DIM --history FILE` writes it"
+    );
     let told = error("\n# Sluice\n\nSeveral products\n");
     assert_eq!(told, format!("the history is not a history: its line 2 is `# Sluice`. {like}"));
     assert_eq!(error(""), format!("the history is not a history: it is empty. {like}"));
@@ -68,7 +70,10 @@ fn what_is_no_history_is_told_in_words_with_its_line_and_what_one_looks_like() {
 #[test]
 fn a_line_that_is_no_event_is_told_with_its_number() {
     let told = error(&format!("{HEADER}\n\n{{\"event\":\"lent\"}}\n"));
-    assert!(told.starts_with("the history, line 3 is not an event of a history: unknown variant `lent`"), "{told}");
+    assert!(
+        told.starts_with("the history, line 3 is not an event of a history: unknown variant `lent`"),
+        "{told}"
+    );
     assert!(!told.contains("column"), "{told}");
     let told = error(&format!("{HEADER}\nwhat is this\n{LIMIT}\n"));
     assert!(told.contains("line 2 is not an event of a history: `what is this` is not JSON"), "{told}");
@@ -81,7 +86,10 @@ fn a_history_that_was_cut_off_anywhere_is_not_called_whole() {
     for length in 1..whole.len() - 1 {
         match check(&whole[..length]) {
             Ok(verdict) => assert!(
-                verdict.violations.iter().any(|violation| violation.to_string().contains("has no end record")),
+                verdict
+                    .violations
+                    .iter()
+                    .any(|violation| violation.to_string().contains("has no end record")),
                 "{length} bytes of {}: {verdict:?}",
                 whole.len()
             ),
@@ -92,14 +100,22 @@ fn a_history_that_was_cut_off_anywhere_is_not_called_whole() {
     let told = error(&format!("{HEADER}\n{LIMIT}\n{{\"event\":\"gran"));
     assert_eq!(told, "the history was cut off: its last line, line 3, breaks off in the middle");
     let text = String::from_utf8(whole).unwrap();
-    let lost: String = text.lines().enumerate().filter(|(n, _)| *n != 3).map(|(_, line)| format!("{line}\n")).collect();
+    let lost: String =
+        text.lines().enumerate().filter(|(n, _)| *n != 3).map(|(_, line)| format!("{line}\n")).collect();
     let verdict = check(lost.as_bytes()).unwrap();
-    assert!(verdict.violations[0].to_string().contains("counts 5 events before it, and there are 4"), "{verdict:?}");
+    assert!(
+        verdict.violations[0].to_string().contains("counts 5 events before it, and there are 4"),
+        "{verdict:?}"
+    );
 }
 
 #[test]
 fn an_empty_line_is_no_event() {
-    assert!(check(format!("{HEADER}\n\n{LIMIT}\n{{\"event\":\"end\",\"events\":2}}\n\n").as_bytes()).unwrap().holds());
+    assert!(
+        check(format!("{HEADER}\n\n{LIMIT}\n{{\"event\":\"end\",\"events\":2}}\n\n").as_bytes())
+            .unwrap()
+            .holds()
+    );
 }
 
 #[test]
@@ -115,7 +131,10 @@ fn several_files_are_one_history_and_each_counts_its_own_lines() {
     assert!(verdict.violations[0].to_string().contains("2 granted in 10.000000 to 10.500000"));
     assert!(check_files(&files[..2], 250_000).unwrap().holds(), "clocks of two machines");
     let verdict = check_files(&files, 250_000).unwrap();
-    assert!(verdict.violations[0].to_string().contains("part-2.ndjson, line 2: x is released"), "{verdict:?}");
+    assert!(
+        verdict.violations[0].to_string().contains("part-2.ndjson, line 2: x is released"),
+        "{verdict:?}"
+    );
     let missing = check_files(&["/no/such/history"], 0).unwrap_err();
     assert!(missing.to_string().starts_with("/no/such/history cannot be read"));
 }
@@ -138,6 +157,9 @@ fn parts_are_merged_by_time_and_each_keeps_its_own_order() {
     assert!(check(text.as_bytes()).unwrap().holds());
     let last = one.iter().rposition(|byte| *byte == b'{').unwrap();
     for cut in [&one[..one.len() - 20], &one[..last], &b""[..]] {
-        assert!(merge(vec![cut], &mut Writer::new(Vec::new(), Header::new(0)).unwrap()).is_err(), "a part is cut off");
+        assert!(
+            merge(vec![cut], &mut Writer::new(Vec::new(), Header::new(0)).unwrap()).is_err(),
+            "a part is cut off"
+        );
     }
 }

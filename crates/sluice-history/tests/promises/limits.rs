@@ -61,7 +61,8 @@ fn after_a_resize_to_less_holders_may_hold_on_and_a_new_one_must_find_room() {
         let story = Story::default().slots("v#slots", 3, 0).slots("v#slots", 1, 10_000);
         let story = ["a", "b", "c"].into_iter().fold(story, |story, id| story.grant(id, "v#slots", 9_000));
         let end = sluice_history::Ending::Released;
-        let story = ["a", "b"].into_iter().fold(story, |story, id| story.released(id, "v#slots", 11_000, end));
+        let story =
+            ["a", "b"].into_iter().fold(story, |story, id| story.released(id, "v#slots", 11_000, end));
         story.released("c", "v#slots", released, end).grant("d", "v#slots", 12_000)
     };
     story(12_000).holds();

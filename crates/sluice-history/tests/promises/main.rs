@@ -1,5 +1,5 @@
-//! The checker's own promises: a good history passes, a bad one is named with its window, and a slower way of counting
-//! comes to the same.
+//! The checker's own promises: a good history passes, a bad one is named with its window, and a slower way of
+//! counting comes to the same.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod file;

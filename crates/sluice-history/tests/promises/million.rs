@@ -2,19 +2,28 @@
 
 use std::time::Instant;
 
-use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Limit, Released, Violation, Writer, check};
+use sluice_history::{
+    Checker, Ending, Event, Granted, Header, Kind, Limit, Released, Violation, Writer, check,
+};
 
 use crate::story::{MS, PER_SEC, TOKEN};
 
 const EVENTS: usize = 1_000_000;
 const SLOTS: usize = 50;
 
-/// A rate bucket that is always short and a concurrency bucket that is always full, told in the order of time.
+/// A rate bucket that is always short and a concurrency bucket that is always full, told in the order of
+/// time.
 fn history() -> Vec<Event> {
     let begin = 1_709_550_000_000 * MS;
     let mut events = vec![
         Event::Limit(Limit::new("v#rpm", Kind::Requests, 100 * TOKEN, 1_000 * PER_SEC, begin)),
-        Event::Limit(Limit::new("v#slots", Kind::Concurrent, i64::try_from(SLOTS).unwrap() * TOKEN, 0, begin)),
+        Event::Limit(Limit::new(
+            "v#slots",
+            Kind::Concurrent,
+            i64::try_from(SLOTS).unwrap() * TOKEN,
+            0,
+            begin,
+        )),
     ];
     let mut held = std::collections::VecDeque::new();
     for n in 0_i64.. {
@@ -22,7 +31,8 @@ fn history() -> Vec<Event> {
         let process = format!("p{}", n % 8);
         // The 100 of the burst come first; then one a millisecond, asked for 30 to 50 ms ahead.
         let start = now - n.min(99) * MS;
-        let mut rate = Granted::at(format!("r{n}"), &process, "v#rpm", TOKEN, start - (30 + n / 1_000 % 20) * MS);
+        let mut rate =
+            Granted::at(format!("r{n}"), &process, "v#rpm", TOKEN, start - (30 + n / 1_000 % 20) * MS);
         (rate.start_at_micros, rate.booked) = (start, true);
         events.push(Event::Granted(rate));
         if held.len() == SLOTS {
@@ -59,7 +69,10 @@ fn a_million_events_are_decided_in_seconds_and_one_grant_too_many_is_found_among
     let Some(now) = events[at].at_micros() else { panic!("a header in the middle") };
     let (id, dimension) = ("one too many".to_owned(), "v#slots".to_owned());
     events.insert(at, Event::Granted(Granted::at(&id, "p9", &dimension, TOKEN, now)));
-    events.insert(at + 1, Event::Released(Released { id, dimension, at_micros: now + 1, how: Ending::Released }));
+    events.insert(
+        at + 1,
+        Event::Released(Released { id, dimension, at_micros: now + 1, how: Ending::Released }),
+    );
     // As a file: all of it where the JSON library is optimised too.
     let lines = if cfg!(debug_assertions) { at + EVENTS / 20 } else { events.len() };
     let mut writer = Writer::new(Vec::new(), Header::new(0)).unwrap();

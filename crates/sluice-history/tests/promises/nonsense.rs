@@ -20,7 +20,9 @@ fn a_release_without_a_grant_is_a_fault_with_its_line() {
 
 #[test]
 fn an_id_is_granted_once_and_released_once_in_a_bucket() {
-    assert!(bucket().grant("a", "v#rpm", 11_000).told().contains("line 3: a is granted in v#rpm a second time"));
+    assert!(
+        bucket().grant("a", "v#rpm", 11_000).told().contains("line 3: a is granted in v#rpm a second time")
+    );
     let released = bucket().released("a", "v#rpm", 11_000, Ending::Died);
     let twice = released.released("a", "v#rpm", 12_000, Ending::Released).told();
     assert!(twice.contains("line 4: a is released in v#rpm a second time"), "{twice}");
@@ -28,11 +30,22 @@ fn an_id_is_granted_once_and_released_once_in_a_bucket() {
 
 #[test]
 fn an_interval_ends_after_it_begins() {
-    let early = |change: fn(&mut sluice_history::Granted)| bucket().granted("b", "v#rpm", 11_000, change).told();
-    assert!(early(|b| b.granted_at_micros -= 1).contains("b: granted_at_micros (10999999) is before asked_at_micros"));
-    assert!(early(|b| b.start_at_micros -= 1).contains("b: start_at_micros (10999999) is before asked_at_micros"));
+    let early =
+        |change: fn(&mut sluice_history::Granted)| bucket().granted("b", "v#rpm", 11_000, change).told();
+    assert!(
+        early(|b| b.granted_at_micros -= 1)
+            .contains("b: granted_at_micros (10999999) is before asked_at_micros")
+    );
+    assert!(
+        early(|b| b.start_at_micros -= 1).contains("b: start_at_micros (10999999) is before asked_at_micros")
+    );
     assert!(early(|b| b.judged_from_micros = Some(12_000 * MS)).contains("is before judged_from_micros"));
-    assert!(bucket().released("a", "v#rpm", 9_999, Ending::Released).told().contains("at_micros (9999000) is before"));
+    assert!(
+        bucket()
+            .released("a", "v#rpm", 9_999, Ending::Released)
+            .told()
+            .contains("at_micros (9999000) is before")
+    );
     assert!(bucket().left("p", &["v#rpm"], 2, 1).told().contains("p: at_micros (1000) is before"));
     let mut limit = Story::default();
     limit.0.push(Event::Limit(Limit::new("v#rpm", Kind::Tokens, 1, 1, 10).by(9)));
@@ -66,7 +79,12 @@ fn amounts_kinds_and_versions_that_cannot_be_are_faults() {
     assert_eq!(kind(limit(Kind::Concurrent, 1, -1)), amount("v#x", "refill_pico_per_sec", -1));
     let header = Header { version: 1, ..Header::new(0) };
     assert_eq!(kind(Event::History(header)), FaultKind::Version { version: 1 });
-    assert!(bucket().granted("b", "v#rpm", 1, |b| b.cost_micros = 0).told().contains("b: cost_micros = 0 makes no"));
+    assert!(
+        bucket()
+            .granted("b", "v#rpm", 1, |b| b.cost_micros = 0)
+            .told()
+            .contains("b: cost_micros = 0 makes no")
+    );
     assert!(bucket().slots("v#rpm", 1, 1).told().contains("v#rpm changes from"));
 }
 

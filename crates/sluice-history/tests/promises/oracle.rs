@@ -48,14 +48,16 @@ fn grant() -> impl Strategy<Value = (Granted, Option<(i64, Ending)>)> {
         1 => (0_i64..30).prop_map(|after| Some((after, Ending::GivenBackUnused))),
         1 => (0_i64..30).prop_map(|after| Some((after, Ending::Died))),
     ];
-    (times, end, 1_i64..3, prop::option::of(5_i64..40)).prop_map(|((asked, way, wait, judged), end, cost, lease)| {
-        let mut granted = Granted::at("", "p", NAME, cost * TOKEN / 2, asked);
-        granted.granted_at_micros = asked + way;
-        granted.start_at_micros = asked + wait;
-        granted.judged_from_micros = judged.map(|earlier| granted.start_at_micros - earlier);
-        granted.ends_at_micros = lease.map(|lease| asked + lease);
-        (granted, end.map(|(after, how)| (asked + way + after, how)))
-    })
+    (times, end, 1_i64..3, prop::option::of(5_i64..40)).prop_map(
+        |((asked, way, wait, judged), end, cost, lease)| {
+            let mut granted = Granted::at("", "p", NAME, cost * TOKEN / 2, asked);
+            granted.granted_at_micros = asked + way;
+            granted.start_at_micros = asked + wait;
+            granted.judged_from_micros = judged.map(|earlier| granted.start_at_micros - earlier);
+            granted.ends_at_micros = lease.map(|lease| asked + lease);
+            (granted, end.map(|(after, how)| (asked + way + after, how)))
+        },
+    )
 }
 
 fn worlds(kind: Kind) -> impl Strategy<Value = World> {
@@ -138,8 +140,9 @@ impl World {
         let numbers = || 0..self.grants.len();
         let lives = |n: usize, t: i64| self.grants[n].granted_at_micros <= t && t < end(n);
         // Of those answered at one moment, the one that was told last finds the others there.
-        let told_by =
-            |m: usize, n: usize| (self.grants[m].granted_at_micros, m) <= (self.grants[n].granted_at_micros, n);
+        let told_by = |m: usize, n: usize| {
+            (self.grants[m].granted_at_micros, m) <= (self.grants[n].granted_at_micros, n)
+        };
         let in_force = |n: usize, t: i64| {
             (n == 0 || self.limits[n].2 <= t) && self.limits.get(n + 1).is_none_or(|next| t <= next.3)
         };

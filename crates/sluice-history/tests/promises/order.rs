@@ -27,7 +27,10 @@ fn a_later_caller_that_starts_earlier_is_named_with_whom_it_passed() {
 #[test]
 fn an_immediate_grant_past_a_queue_is_named() {
     let story = Story::default().rate("v#rpm", 2, 1, 0).booked("b", "v#rpm", 10_000, 12_000);
-    assert!(matches!(story.grant("c", "v#rpm", 10_100).check().violations[..], [Violation::Overtaken { .. }]));
+    assert!(matches!(
+        story.grant("c", "v#rpm", 10_100).check().violations[..],
+        [Violation::Overtaken { .. }]
+    ));
 }
 
 #[test]
@@ -47,20 +50,30 @@ fn a_start_that_was_left_may_be_taken_over_by_one_caller_of_the_same_process() {
     assert!(left().booked("d", "v#rpm", 10_040, 11_000).told().contains("d, asked for"));
     // A second one would need another start that was left, whatever the bound says.
     let twice = left().booked("b2", "v#rpm", 10_040, 11_000).booked("b3", "v#rpm", 10_050, 11_500).check();
-    assert!(twice.violations.iter().any(|v| matches!(v, Violation::Overtaken { later_id, .. } if later_id == "b3")));
+    assert!(
+        twice
+            .violations
+            .iter()
+            .any(|v| matches!(v, Violation::Overtaken { later_id, .. } if later_id == "b3"))
+    );
 }
 
 #[test]
 fn a_caller_that_left_without_a_grant_may_have_left_a_start() {
     let story = |process, names: &[&str], at| {
-        let story =
-            Story::default().rate("v#rpm", 1, 1, 0).grant("a", "v#rpm", 10_000).left(process, names, 10_005, at);
+        let story = Story::default()
+            .rate("v#rpm", 1, 1, 0)
+            .grant("a", "v#rpm", 10_000)
+            .left(process, names, 10_005, at);
         story.booked("c", "v#rpm", 10_020, 12_000).booked("d", "v#rpm", 10_040, 11_000)
     };
     story("d", &["v#rpm"], 10_030).holds();
     story("d", &["v#rpm", "v#tpm"], 10_050).holds();
     assert!(story("d", &["v#rpm"], 10_050).told().contains("d, asked for"), "it had not left yet");
-    assert!(story("x", &["v#rpm"], 10_030).told().contains("d, asked for"), "a process takes over its own alone");
+    assert!(
+        story("x", &["v#rpm"], 10_030).told().contains("d, asked for"),
+        "a process takes over its own alone"
+    );
     assert!(story("d", &["v#tpm"], 10_030).told().contains("d, asked for"), "another bucket's");
 }
 

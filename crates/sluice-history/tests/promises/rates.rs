@@ -11,7 +11,8 @@ fn bucket() -> Story {
 
 #[test]
 fn a_burst_and_what_flows_in_after_it_pass() {
-    let verdict = bucket().grant("a", "v#rpm", 10_000).grant("b", "v#rpm", 10_000).grant("c", "v#rpm", 11_000).holds();
+    let verdict =
+        bucket().grant("a", "v#rpm", 10_000).grant("b", "v#rpm", 10_000).grant("c", "v#rpm", 11_000).holds();
     let busiest = verdict.buckets[0].busiest.clone().unwrap();
     assert_eq!((busiest.granted, busiest.allowed), (2_000_000, 2_000_000));
     assert_eq!((verdict.grants, verdict.buckets[0].granted), (3, 3_000_000));
@@ -45,11 +46,14 @@ fn a_long_window_is_judged_as_a_short_one() {
 
 #[test]
 fn of_overlapping_windows_that_offend_the_worst_is_named_and_two_bursts_are_two() {
-    let burst = |story: Story, at: i64, ids: [&str; 4]| ids.into_iter().fold(story, |s, id| s.grant(id, "v#rpm", at));
+    let burst =
+        |story: Story, at: i64, ids: [&str; 4]| ids.into_iter().fold(story, |s, id| s.grant(id, "v#rpm", at));
     let story = burst(bucket(), 10_000, ["a", "b", "c", "d"]).grant("e", "v#rpm", 20_000);
     let verdict = burst(story, 30_000, ["f", "g", "h", "i"]).check();
     let ends = |violation: &Violation| match violation {
-        Violation::RateExceeded { window, .. } => (window.first_id.clone(), window.last_id.clone(), window.granted),
+        Violation::RateExceeded { window, .. } => {
+            (window.first_id.clone(), window.last_id.clone(), window.granted)
+        }
         other => panic!("{other}"),
     };
     let named: Vec<_> = verdict.violations.iter().map(ends).collect();
@@ -84,7 +88,8 @@ fn what_was_given_back_unused_does_not_count_and_what_was_used_does() {
 
 #[test]
 fn a_costly_call_counts_as_much_as_it_takes() {
-    let story = |cost| bucket().grant("a", "v#rpm", 10_000).granted("b", "v#rpm", 10_500, |b| b.cost_micros = cost);
+    let story =
+        |cost| bucket().grant("a", "v#rpm", 10_000).granted("b", "v#rpm", 10_500, |b| b.cost_micros = cost);
     story(TOKEN + TOKEN / 2).holds();
     assert!(story(TOKEN + TOKEN / 2 + 1).told().contains("2.500001 granted"));
 }
@@ -121,5 +126,10 @@ fn a_call_counts_what_it_used_and_never_more_than_it_took() {
     assert_eq!(settled.holds().buckets[0].granted, 2 * i128::from(TOKEN));
     // The last word counts, and what is above the cost is a debt of later calls.
     assert!(settled.settled("a", "v#rpm", 10_600, 5).told().contains("3 granted"));
-    assert!(bucket().settled("a", "v#rpm", 10_600, 1).told().contains("a is settled in v#rpm and was not granted"));
+    assert!(
+        bucket()
+            .settled("a", "v#rpm", 10_600, 1)
+            .told()
+            .contains("a is settled in v#rpm and was not granted")
+    );
 }

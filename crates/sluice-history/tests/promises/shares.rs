@@ -12,8 +12,9 @@ fn bucket() -> Story {
 /// Callers of `share`, each of whom waits from the call before its own until its start: one in `pace_ms`.
 fn waiting(story: Story, share: &str, line: &str, (from_ms, pace_ms): (i64, i64), calls: i64) -> Story {
     let call = |n: i64| from_ms + n * pace_ms;
-    (1..=calls)
-        .fold(story, |story, n| story.paid(&format!("{share}{from_ms}.{n}"), (share, line), call(n - 1), call(n)))
+    (1..=calls).fold(story, |story, n| {
+        story.paid(&format!("{share}{from_ms}.{n}"), (share, line), call(n - 1), call(n))
+    })
 }
 
 fn figures(verdict: &Verdict, share: &str) -> (u64, i128, i128, Option<(i128, i128)>) {
@@ -40,7 +41,8 @@ fn a_share_that_waits_and_gets_half_of_its_guarantee_is_named_with_the_window() 
         "v#rpm: search got 49 in 10.000000 to 30.000000 (20 s), and a caller of it waited all the time; 100 are \
          guaranteed, at least 98.999988 must be granted"
     );
-    let worst = story.check().buckets[0].shares.iter().find(|of| of.share == "search").unwrap().worst.unwrap();
+    let worst =
+        story.check().buckets[0].shares.iter().find(|of| of.share == "search").unwrap().worst.unwrap();
     assert!(worst.granted * 2 <= worst.guaranteed, "{worst:?}");
 }
 
@@ -80,7 +82,8 @@ fn the_time_of_a_request_and_the_error_of_clocks_are_allowed_once() {
 #[test]
 fn a_share_is_judged_by_what_it_is_promised_at_the_time() {
     // Two a second from 20 s on, and it is removed at 40 s.
-    let changed = |story: Story| story.shared("v#rpm", 10, &[("search", 2)], 20_000).shared("v#rpm", 10, &[], 40_000);
+    let changed =
+        |story: Story| story.shared("v#rpm", 10, &[("search", 2)], 20_000).shared("v#rpm", 10, &[], 40_000);
     let story = waiting(changed(bucket()), "search", "search", (10_000, 200), 50);
     waiting(story, "search", "search", (20_000, 500), 40).holds();
     let story = waiting(changed(bucket()), "search", "search", (10_000, 500), 20);
@@ -105,9 +108,12 @@ fn callers_that_leave_are_owed_too_and_are_worth_a_call() {
 
 #[test]
 fn a_line_that_grants_more_than_it_has_is_named_though_the_bucket_does_not() {
-    let seven = |line: &str| (0..7).fold(bucket(), |s, n| s.paid(&format!("s{n}"), ("search", line), 10_000, 10_000));
+    let seven =
+        |line: &str| (0..7).fold(bucket(), |s, n| s.paid(&format!("s{n}"), ("search", line), 10_000, 10_000));
     let verdict = seven("search").check();
-    let [Violation::LineExceeded { share, window, .. }] = &verdict.violations[..] else { panic!("{verdict:?}") };
+    let [Violation::LineExceeded { share, window, .. }] = &verdict.violations[..] else {
+        panic!("{verdict:?}")
+    };
     assert_eq!((share.as_str(), window.granted, window.allowed), ("search", 7_000_000, 5_000_000));
     // A history that does not tell the line is judged by the bucket alone.
     let mut story = seven("search");
@@ -119,7 +125,8 @@ fn a_line_that_grants_more_than_it_has_is_named_though_the_bucket_does_not() {
     story.holds();
 }
 
-/// A share that goes leaves the common line what it had: starts that are booked there are then no debt any more.
+/// A share that goes leaves the common line what it had: starts that are booked there are then no debt any
+/// more.
 #[test]
 fn starts_that_were_booked_before_the_shares_changed_are_judged_with_the_bucket_alone() {
     let book = |story: Story, id: String, (asked_ms, start_ms): (i64, i64)| {
@@ -169,7 +176,8 @@ fn shares_that_are_more_than_the_bucket_make_no_sense() {
 
 #[test]
 fn a_bucket_without_shares_has_no_figures_of_them() {
-    let text = serde_json::to_string(&Story::default().rate("v#rpm", 2, 1, 0).grant("a", "v#rpm", 10).0).unwrap();
+    let text =
+        serde_json::to_string(&Story::default().rate("v#rpm", 2, 1, 0).grant("a", "v#rpm", 10).0).unwrap();
     assert!(!text.contains("share") && !text.contains("paid_from"), "{text}");
     let verdict = Story::default().rate("v#rpm", 2, 1, 0).grant("a", "v#rpm", 10).holds();
     assert!(verdict.buckets[0].shares.is_empty());

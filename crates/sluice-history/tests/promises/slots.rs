@@ -39,7 +39,9 @@ fn one_stretch_of_too_much_is_one_violation_with_its_peak() {
 fn a_lease_that_has_ended_makes_room_whether_or_not_it_is_released() {
     let story = |ends: i64| {
         let story = Story::default().errors(100, 0).slots("v#slots", 1, 0);
-        story.granted("a", "v#slots", 10_000, |a| a.ends_at_micros = Some(ends * MS)).grant("b", "v#slots", 11_000)
+        story
+            .granted("a", "v#slots", 10_000, |a| a.ends_at_micros = Some(ends * MS))
+            .grant("b", "v#slots", 11_000)
     };
     story(11_200).holds();
     story(11_200).released("a", "v#slots", 12_000, LeaseGone).holds();
@@ -82,7 +84,8 @@ fn a_grant_over_several_buckets_is_one_and_counts_in_each() {
 
 #[test]
 fn a_grant_that_was_never_released_is_found_where_each_must_be() {
-    let story = Story::default().slots("v#x", 3, 0).grant("a", "v#x", 1).grant("b", "v#x", 2).grant("c", "v#x", 3);
+    let story =
+        Story::default().slots("v#x", 3, 0).grant("a", "v#x", 1).grant("b", "v#x", 2).grant("c", "v#x", 3);
     let story = story.released("a", "v#x", 5, Released).released("c", "v#x", 6, Died);
     story.holds();
     let verdict = story.check_all_released();

@@ -1,8 +1,8 @@
 //! Short histories, written as one reads them: whole tokens and milliseconds.
 
 use sluice_history::{
-    Checker, End, Ending, Event, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled, Share,
-    Verdict,
+    Checker, End, Ending, Event, Granted, Header, Kind, Limit, Paused, Refused, Released, Returned, Settled,
+    Share, Verdict,
 };
 
 pub(crate) const TOKEN: i64 = 1_000_000;
@@ -22,7 +22,13 @@ impl Story {
 
     /// So many tokens at once and a second, from `ms` on.
     pub(crate) fn rate(mut self, name: &str, capacity: i64, per_sec: i64, ms: i64) -> Self {
-        self.0.push(Event::Limit(Limit::new(name, Kind::Requests, capacity * TOKEN, per_sec * PER_SEC, ms * MS)));
+        self.0.push(Event::Limit(Limit::new(
+            name,
+            Kind::Requests,
+            capacity * TOKEN,
+            per_sec * PER_SEC,
+            ms * MS,
+        )));
         self
     }
 
@@ -36,7 +42,13 @@ impl Story {
         self.granted(id, name, ms, |_| {})
     }
 
-    pub(crate) fn granted(mut self, id: &str, name: &str, ms: i64, change: impl FnOnce(&mut Granted)) -> Self {
+    pub(crate) fn granted(
+        mut self,
+        id: &str,
+        name: &str,
+        ms: i64,
+        change: impl FnOnce(&mut Granted),
+    ) -> Self {
         let mut granted = Granted::at(id, &id[..1], name, TOKEN, ms * MS);
         change(&mut granted);
         self.0.push(Event::Granted(granted));
@@ -45,7 +57,9 @@ impl Story {
 
     /// A grant that was booked at `ms` to start at `start_ms`.
     pub(crate) fn booked(self, id: &str, name: &str, ms: i64, start_ms: i64) -> Self {
-        self.granted(id, name, ms, |granted| (granted.start_at_micros, granted.booked) = (start_ms * MS, true))
+        self.granted(id, name, ms, |granted| {
+            (granted.start_at_micros, granted.booked) = (start_ms * MS, true)
+        })
     }
 
     pub(crate) fn released(mut self, id: &str, name: &str, ms: i64, how: Ending) -> Self {
@@ -99,7 +113,8 @@ impl Story {
         self
     }
 
-    /// A caller of `share` asked at `asked_ms`, waited, and may start at `ms`, with a token of the line `line`.
+    /// A caller of `share` asked at `asked_ms`, waited, and may start at `ms`, with a token of the line
+    /// `line`.
     pub(crate) fn paid(self, id: &str, (share, line): (&str, &str), asked_ms: i64, ms: i64) -> Self {
         self.granted(id, "v#rpm", ms, |granted| {
             (granted.asked_at_micros, granted.booked) = (asked_ms * MS, true);

@@ -17,7 +17,8 @@ use crate::adapters::tower::Limited;
 use crate::limiter::{Limiter, LimiterError, REFUSED_BY};
 
 impl Limiter {
-    /// The service for `async_openai::Client::with_http_service`: the client's own retries, and below them the limiter.
+    /// The service for `async_openai::Client::with_http_service`: the client's own retries, and below them
+    /// the limiter.
     #[must_use]
     pub fn async_openai(&self) -> OpenAIRetry<Limited<ReqwestService>> {
         self.async_openai_over(reqwest::Client::new())
@@ -56,7 +57,8 @@ where
             let factory = match request.try_clone() {
                 Some(request) => HttpRequestFactory::new(move || {
                     let request = request.try_clone();
-                    let built = request.ok_or_else(|| OpenAIError::InvalidArgument("the body is gone".to_owned()));
+                    let built =
+                        request.ok_or_else(|| OpenAIError::InvalidArgument("the body is gone".to_owned()));
                     std::future::ready(built)
                 }),
                 None => factory,
@@ -78,8 +80,8 @@ where
     }
 }
 
-/// The longest wait of the limiter's own refusals that the client's retries sleep for. They sleep for any `Retry-After`,
-/// three times; without one they pause for less than a second.
+/// The longest wait of the limiter's own refusals that the client's retries sleep for. They sleep for any
+/// `Retry-After`, three times; without one they pause for less than a second.
 const LONGEST_RETRY_AFTER: u64 = 60;
 
 fn without_long_wait(mut reply: Response) -> Response {

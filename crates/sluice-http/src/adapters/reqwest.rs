@@ -13,7 +13,8 @@ impl Limiter {
         let uri: Uri = request.url().as_str().parse().ok()?;
         let body = request.body().and_then(reqwest::Body::as_bytes);
         let mut read = self.read(request.method(), &uri, body)?;
-        // The client's own limit on the request begins when it is sent: the wait takes no longer than that again.
+        // The client's own limit on the request begins when it is sent: the wait takes no longer than that
+        // again.
         read.at_most = request.timeout().copied();
         if let Some(other) = read.other_body.take() {
             request.headers_mut().remove(CONTENT_LENGTH);
@@ -45,7 +46,8 @@ impl Limiter {
         if let Some(extensions) = reply.extensions_mut() {
             extensions.extend(parts.extensions);
         }
-        let mut reply = reply.body(reqwest::Body::wrap(body)).map_err(|error| LimiterError::Body(error.into()))?;
+        let mut reply =
+            reply.body(reqwest::Body::wrap(body)).map_err(|error| LimiterError::Body(error.into()))?;
         (*reply.status_mut(), *reply.version_mut(), *reply.headers_mut()) =
             (parts.status, parts.version, parts.headers);
         Ok(Response::from(reply))

@@ -11,16 +11,23 @@ use crate::limiter::{Limiter, LimiterError};
 /// Add it last, below the client's retries.
 #[async_trait]
 impl Middleware for Limiter {
-    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+    async fn handle(
+        &self,
+        mut request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> Result<Response> {
         let url = request.url().clone();
         let read = self.read_reqwest(&mut request);
         let was_sent = |error: &Error| match error {
             Error::Reqwest(error) => was_sent(error),
             Error::Middleware(_) => true,
         };
-        self.call_reqwest(read, url, next.run(request, extensions), was_sent).await.map_err(|error| match error {
-            LimiterError::Client(error) => error,
-            error => Error::middleware(error),
+        self.call_reqwest(read, url, next.run(request, extensions), was_sent).await.map_err(|error| {
+            match error {
+                LimiterError::Client(error) => error,
+                error => Error::middleware(error),
+            }
         })
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
 use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
+    SharedHttpConnector,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::result::ConnectorError;
@@ -38,9 +39,9 @@ struct LimitedConnector {
 }
 
 impl Limiter {
-    /// An HTTP client for the configuration of `aws-sdk-bedrockruntime`, over `inner`. The SDK's own retries stand above
-    /// it. Only calls of Bedrock's runtime are limited (`Converse`, `InvokeModel`), whatever their host; name the vendor
-    /// ([`vendor`](Self::vendor)), as in `bedrock`.
+    /// An HTTP client for the configuration of `aws-sdk-bedrockruntime`, over `inner`. The SDK's own retries
+    /// stand above it. Only calls of Bedrock's runtime are limited (`Converse`, `InvokeModel`), whatever
+    /// their host; name the vendor ([`vendor`](Self::vendor)), as in `bedrock`.
     #[must_use]
     pub fn http_client(&self, inner: impl HttpClient + 'static) -> SharedHttpClient {
         let inner = SharedHttpClient::new(inner);
@@ -49,7 +50,11 @@ impl Limiter {
 }
 
 impl HttpClient for LimitedHttpClient {
-    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
         let inner = self.inner.http_connector(settings, components);
         SharedHttpConnector::new(LimitedConnector { inner, limiter: self.limiter.clone() })
     }
@@ -66,7 +71,11 @@ impl HttpClient for LimitedHttpClient {
         self.inner.validate_base_client_config(components, config)
     }
 
-    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+    fn validate_final_config(
+        &self,
+        components: &RuntimeComponents,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
         self.inner.validate_final_config(components, config)
     }
 }
@@ -77,8 +86,8 @@ impl HttpConnector for LimitedConnector {
         read.at_most = Some(LONGEST_WAIT);
         let (inner, limiter) = (self.inner.clone(), self.limiter.clone());
         HttpConnectorFuture::new(async move {
-            // The SDK gives up a body that nobody reads for some seconds, as it takes the connection to be stalled. So the
-            // body, which is in memory, is read before the wait.
+            // The SDK gives up a body that nobody reads for some seconds, as it takes the connection to be
+            // stalled. So the body, which is in memory, is read before the wait.
             let body = std::mem::replace(request.body_mut(), SdkBody::taken());
             let body = body.collect().await.map_err(ConnectorError::user)?;
             *request.body_mut() = SdkBody::from(body.to_bytes());

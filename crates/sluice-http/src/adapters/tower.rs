@@ -85,6 +85,7 @@ where
 fn with_host(uri: &Uri, headers: &HeaderMap) -> Uri {
     let host = headers.get(HOST).filter(|_| uri.host().is_none()).and_then(|host| host.to_str().ok());
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let whole = host.and_then(|host| Uri::builder().scheme("https").authority(host).path_and_query(path).build().ok());
+    let whole = host
+        .and_then(|host| Uri::builder().scheme("https").authority(host).path_and_query(path).build().ok());
     whole.unwrap_or_else(|| uri.clone())
 }

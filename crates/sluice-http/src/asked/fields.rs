@@ -30,7 +30,9 @@ impl Fields {
             _ if LIMITS.contains(&key) => self.limit = self.limit.max(value.as_u64()),
             _ => {
                 let fields = value.as_object().into_iter().flatten();
-                fields.filter(|(_, value)| !value.is_object()).for_each(|(key, value)| self.apply(key, value));
+                fields
+                    .filter(|(_, value)| !value.is_object())
+                    .for_each(|(key, value)| self.apply(key, value));
             }
         }
     }
@@ -53,7 +55,8 @@ const LIMITS: &[&str] = &[
 ];
 
 /// The objects that contain some of those names.
-const CONFIGS: &[&str] = &["inferenceConfig", "generationConfig", "generation_config", "textGenerationConfig"];
+const CONFIGS: &[&str] =
+    &["inferenceConfig", "generationConfig", "generation_config", "textGenerationConfig"];
 
 /// The fields whose text becomes input.
 const PROMPTS: &[&str] = &[

@@ -41,9 +41,8 @@ enum Field {
 impl Field {
     fn of(name: &str) -> Self {
         match name {
-            "data" | "bytes" | "url" | "image_url" | "file_url" | "file_data" | "fileUri" | "file_uri" | "uri" => {
-                Self::Media
-            }
+            "data" | "bytes" | "url" | "image_url" | "file_url" | "file_data" | "fileUri" | "file_uri"
+            | "uri" => Self::Media,
             "signature" | "thoughtSignature" | "thought_signature" | "encrypted_content" => Self::Opaque,
             _ => Self::Text,
         }

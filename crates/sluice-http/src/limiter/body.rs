@@ -18,8 +18,9 @@ use crate::reply::ReplyReader;
 pub(crate) const LONGEST_END: Duration = Duration::from_secs(3);
 
 pin_project! {
-    /// The body of a reply, with the grant of its call. At its end, or when it is dropped, what the call used is settled
-    /// and what it held is given back. The end of a call that holds slots is told when they are back, at most 3 s later.
+    /// The body of a reply, with the grant of its call. At its end, or when it is dropped, what the call used
+    /// is settled and what it held is given back. The end of a call that holds slots is told when they are
+    /// back, at most 3 s later.
     #[must_use = "a body that is dropped ends its call"]
     pub struct LimitedBody<B>
     where
@@ -152,7 +153,10 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindParts::Free { body } => body.poll_frame(context),
             KindParts::Own { read } => Poll::Ready(read.take().map(|read| Ok(Frame::data(read)))),
@@ -176,9 +180,9 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
             Kind::Free { body } => body.size_hint(),
             Kind::Open { body, .. } => body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
             Kind::Begun { body } => body.size_hint(),
-            Kind::Own { read } => {
-                SizeHint::with_exact(read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX)))
-            }
+            Kind::Own { read } => SizeHint::with_exact(
+                read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX)),
+            ),
         }
     }
 }

@@ -16,14 +16,15 @@ use crate::limiter::noticed::Noticed;
 /// The metrics that buckets of a vendor may have, as `sluice buckets init` writes them.
 const METRICS: &[&str] = &["rpm", "rpd", "rps", "tpm", "tpd", "itpm", "otpm", "concurrent"];
 
-/// How long the buckets of a model are believed. Larger learns later of a bucket that was added; smaller reads more.
+/// How long the buckets of a model are believed. Larger learns later of a bucket that was added; smaller
+/// reads more.
 const BELIEVED: Duration = Duration::from_secs(300);
 
 /// How long they are believed beyond that while the table does not answer.
 const BELIEVED_IN_OUTAGE: Duration = Duration::from_secs(1);
 
-/// The most models that are known at once: their names may come from a product's own callers. One more takes the place of
-/// the one that was looked up first.
+/// The most models that are known at once: their names may come from a product's own callers. One more takes
+/// the place of the one that was looked up first.
 const MOST_MODELS: usize = 200;
 
 /// The buckets of each vendor and model.
@@ -61,7 +62,12 @@ impl Buckets {
     }
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
-    pub(crate) async fn of(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
+    pub(crate) async fn of(
+        &self,
+        sluice: &Client,
+        vendor: &Vendor,
+        model: &str,
+    ) -> Result<Arc<[Taken]>, LimitError> {
         let now = Instant::now();
         let key = (vendor.name.to_string(), model.to_owned());
         let known = self.found.lock().get(&key).cloned();
@@ -112,8 +118,8 @@ impl Buckets {
         Ok(Arc::default())
     }
 
-    /// What the calls of a model take from until the table answers again: the buckets that are known, or none. Logged
-    /// once for each model.
+    /// What the calls of a model take from until the table answers again: the buckets that are known, or
+    /// none. Logged once for each model.
     pub(crate) fn go_on(&self, vendor: &Vendor, model: &str, error: &LimitError) -> Arc<[Taken]> {
         let key = (vendor.name.to_string(), model.to_owned());
         let buckets = match self.found.lock().get(&key) {
@@ -121,7 +127,10 @@ impl Buckets {
             None => Arc::default(),
         };
         tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, buckets = buckets.len(), %error);
-        self.remember(key, Found { buckets: Arc::clone(&buckets), until: Instant::now() + BELIEVED_IN_OUTAGE });
+        self.remember(
+            key,
+            Found { buckets: Arc::clone(&buckets), until: Instant::now() + BELIEVED_IN_OUTAGE },
+        );
         buckets
     }
 
@@ -136,8 +145,8 @@ impl Buckets {
         }
     }
 
-    /// A call inside of a slot that the program holds of the same concurrency bucket would wait for itself, so it passes.
-    /// Logged once for each bucket.
+    /// A call inside of a slot that the program holds of the same concurrency bucket would wait for itself,
+    /// so it passes. Logged once for each bucket.
     pub(crate) fn pass_nested(&self, dimension: &Dimension) {
         if self.noticed.is_new("http.nested", dimension.as_str()) {
             tracing::warn!(
@@ -174,7 +183,8 @@ fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
         .into_iter()
         .flatten()
         .filter(|name| !name.is_empty());
-    let of_model = models.flat_map(|model| METRICS.iter().map(move |metric| format!("{vendor}#{model}#{metric}")));
+    let of_model =
+        models.flat_map(|model| METRICS.iter().map(move |metric| format!("{vendor}#{model}#{metric}")));
     let of_vendor = METRICS.iter().map(|metric| format!("{vendor}#{metric}"));
     // A model whose name no bucket can have has no bucket of its own.
     of_model.chain(of_vendor).filter_map(|name| Dimension::new(&name).ok()).collect()
@@ -183,11 +193,13 @@ fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
 /// The shapes of dates at the end of a model's name; `0` stands for a digit.
 const DATES: [&str; 4] = ["-0000-00-00", "-00000000", "-00-0000", "-0000"];
 
-/// The name of a model without its version: `-2024-08-06`, `-20250514`, `@20250514`, `-0613`, `-v1:0`, `-latest`.
-/// A `-v2` without a date before it is another model, and stays.
+/// The name of a model without its version: `-2024-08-06`, `-20250514`, `@20250514`, `-0613`, `-v1:0`,
+/// `-latest`. A `-v2` without a date before it is another model, and stays.
 fn without_version(model: &str) -> &str {
     let (model, is_pinned) = match model.rsplit_once("-v") {
-        Some((name, version)) if is_version(version) && (version.contains(':') || dateless(name).is_some()) => {
+        Some((name, version))
+            if is_version(version) && (version.contains(':') || dateless(name).is_some()) =>
+        {
             (name, true)
         }
         _ => (model, false),
@@ -219,7 +231,11 @@ fn is_version(text: &str) -> bool {
 }
 
 /// Those of `names` that the table has. A row that cannot be read limits nothing, and is named.
-async fn present(sluice: &Client, share: Option<&str>, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
+async fn present(
+    sluice: &Client,
+    share: Option<&str>,
+    names: &[Dimension],
+) -> Result<Vec<Taken>, LimitError> {
     let limit = async |name: &Dimension| match share {
         Some(share) => sluice.limit_of_share(name.as_str(), share).await,
         None => sluice.limit(name.as_str()).await,
@@ -232,7 +248,8 @@ async fn present(sluice: &Client, share: Option<&str>, names: &[Dimension]) -> R
         limit => limit,
     }));
     let limits = limits.await?;
-    let taken = |(name, limit): (&Dimension, Option<sluice_sdk::core::Limit>)| Some(Taken::of(name.clone(), &limit?));
+    let taken =
+        |(name, limit): (&Dimension, Option<sluice_sdk::core::Limit>)| Some(Taken::of(name.clone(), &limit?));
     Ok(names.iter().zip(limits).filter_map(taken).collect())
 }
 
@@ -290,13 +307,18 @@ mod tests {
         for (model, unversioned) in names {
             assert_eq!(without_version(model), unversioned, "{model}");
         }
-        let names: Vec<_> = candidates("openai", "gpt-4o-2024-08-06").iter().map(ToString::to_string).collect();
+        let names: Vec<_> =
+            candidates("openai", "gpt-4o-2024-08-06").iter().map(ToString::to_string).collect();
         for name in ["openai#rpm", "openai#gpt-4o#tpm", "openai#gpt-4o-2024-08-06#tpm"] {
             assert!(names.contains(&name.to_owned()), "{name} in {names:?}");
         }
         let arn = "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-20250514-v1:0";
         let names: Vec<_> = candidates("bedrock", arn).iter().map(ToString::to_string).collect();
         assert!(names.contains(&"bedrock#us.anthropic.claude-sonnet-4#tpm".to_owned()), "{names:?}");
-        assert_eq!(candidates("openai", "a model#of mine").len(), METRICS.len(), "no bucket can have such a name");
+        assert_eq!(
+            candidates("openai", "a model#of mine").len(),
+            METRICS.len(),
+            "no bucket can have such a name"
+        );
     }
 }

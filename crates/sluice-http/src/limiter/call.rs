@@ -58,8 +58,8 @@ pub(crate) struct LimitedRequest {
 }
 
 impl Limiter {
-    /// Reads a request. `None` if it is not to be limited. `body` is `None` if it is not in memory: its tokens are not
-    /// known then.
+    /// Reads a request. `None` if it is not to be limited. `body` is `None` if it is not in memory: its
+    /// tokens are not known then.
     pub(crate) fn read(&self, method: &Method, uri: &Uri, body: Option<&[u8]>) -> Option<LimitedRequest> {
         let vendor = self.vendor_of(method, uri).filter(|_| !is_no_call(uri.path()))?;
         let exchange = Exchange::of(method, uri.path(), body.unwrap_or_default());
@@ -68,8 +68,8 @@ impl Limiter {
         Some(LimitedRequest { vendor, exchange, other_body, at_most: None })
     }
 
-    /// Makes a call under a grant: waits for its start, sends it by `send`, and reads its reply as it passes by.
-    /// `was_sent` says of an error whether the vendor may have had the request, and works on it.
+    /// Makes a call under a grant: waits for its start, sends it by `send`, and reads its reply as it passes
+    /// by. `was_sent` says of an error whether the vendor may have had the request, and works on it.
     pub(crate) async fn call<B, E>(
         &self,
         request: Option<LimitedRequest>,
@@ -113,7 +113,9 @@ impl Limiter {
                     settings.buckets.doubt();
                     is_known_anew = true;
                 }
-                Err(LimitError::Refused(retry)) => return Ok(Begun::Refused(refusal::reply(exchange.api(), &retry))),
+                Err(LimitError::Refused(retry)) => {
+                    return Ok(Begun::Refused(refusal::reply(exchange.api(), &retry)));
+                }
                 Err(LimitError::TimedOut(_)) => {
                     return Ok(Begun::Refused(refusal::timed_out(exchange.api(), &vendor.name)));
                 }
@@ -122,8 +124,14 @@ impl Limiter {
         }
     }
 
-    /// The buckets that the call takes from. If the table does not answer and calls go on then, those that are known.
-    async fn look(&self, vendor: &Vendor, exchange: &Exchange, until: Instant) -> Result<Arc<[Taken]>, LimitError> {
+    /// The buckets that the call takes from. If the table does not answer and calls go on then, those that
+    /// are known.
+    async fn look(
+        &self,
+        vendor: &Vendor,
+        exchange: &Exchange,
+        until: Instant,
+    ) -> Result<Arc<[Taken]>, LimitError> {
         let settings = self.settings();
         let buckets = &settings.buckets;
         if exchange.api().is_some() && exchange.asked().model.is_none() {
@@ -133,7 +141,8 @@ impl Limiter {
         let is_shadow = settings.sluice.mode() == Mode::Shadow;
         let goes_on = is_shadow || settings.sluice.on_unavailable() == OnUnavailable::Allow;
         // The call of a shadow client is delayed no longer than an acquire may be.
-        let until = if is_shadow { until.min(Instant::now() + settings.sluice.longest_acquire()) } else { until };
+        let until =
+            if is_shadow { until.min(Instant::now() + settings.sluice.longest_acquire()) } else { until };
         loop {
             let error = match timeout_at(until, buckets.of(&settings.sluice, vendor, model)).await {
                 Ok(Err(LimitError::Acquire(AcquireError::Store(error)))) => AcquireError::Store(error).into(),
@@ -180,7 +189,8 @@ impl Limiter {
         let reserves = takes().map(|taken| (taken.clone(), costs.reserve(taken.quota, asked, likely)));
         let reserves: Vec<_> = reserves.collect();
         let with_cost = |request: Request<'static>, (taken, cost): &(Taken, Option<Amount>)| match cost {
-            // What is above the capacity could never be granted. It is charged when the call ends, if it was used.
+            // What is above the capacity could never be granted. It is charged when the call ends, if it was
+            // used.
             Some(cost) => request.cost(taken.dimension.as_str().to_owned(), (*cost).min(taken.capacity)),
             None => request,
         };
@@ -189,7 +199,8 @@ impl Limiter {
         let slot = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now()));
         let grant = slot.grant().await?;
         let reserved = reserves.into_iter().filter_map(|(taken, cost)| Some((taken, cost?))).collect();
-        let counted = CountedCall { limiter: self.clone(), vendor: vendor.clone(), model: model.to_owned(), reserved };
+        let counted =
+            CountedCall { limiter: self.clone(), vendor: vendor.clone(), model: model.to_owned(), reserved };
         Ok(Begun::Granted(Box::new(LimitedCall { grant, exchange: exchange.clone(), counted })))
     }
 }
@@ -217,7 +228,8 @@ impl LimitedCall {
         self.counted.limiter.let_react(self.grant.hold(None).end(used)).await;
     }
 
-    /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
+    /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read
+    /// before.
     async fn replied<B: Body<Data = Bytes>>(self, reply: Response<B>) -> Response<LimitedBody<B>> {
         let (parts, body) = reply.into_parts();
         if parts.status.is_success() {

@@ -17,8 +17,8 @@ pub(crate) struct CountedCall {
 }
 
 impl CountedCall {
-    /// What the call used by bucket, as far as the reply says and the vendor's way of counting tells. Tokens of other
-    /// buckets stay as they were taken, or go back if the vendor did nothing.
+    /// What the call used by bucket, as far as the reply says and the vendor's way of counting tells. Tokens
+    /// of other buckets stay as they were taken, or go back if the vendor did nothing.
     pub(super) fn used(&self, replied: &Replied) -> Vec<(String, Amount)> {
         let is_whole = replied.complete && replied.error.is_none() && !replied.cut;
         if let Some(output) = replied.used.and_then(|used| used.output).filter(|_| is_whole) {

@@ -52,7 +52,10 @@ impl<B: Body<Data = Bytes>> ErrorBody<B> {
         Self { read: read.freeze(), next, rest }
     }
 
-    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if !self.read.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read)))));
         }
@@ -64,7 +67,9 @@ impl<B: Body<Data = Bytes>> ErrorBody<B> {
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
-        self.read.is_empty() && self.next.is_none() && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+        self.read.is_empty()
+            && self.next.is_none()
+            && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {

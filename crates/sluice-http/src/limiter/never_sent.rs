@@ -4,8 +4,8 @@ use std::any::Any;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Whether the vendor may have had a request that failed so. An error of a type that cannot be looked into counts as one
-/// of a request that was sent.
+/// Whether the vendor may have had a request that failed so. An error of a type that cannot be looked into
+/// counts as one of a request that was sent.
 #[cfg(feature = "tower")]
 pub(crate) fn was_sent<E: 'static>(error: &E) -> bool {
     let error: &dyn Any = error;

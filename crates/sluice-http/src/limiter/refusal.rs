@@ -31,11 +31,15 @@ pub(super) fn timed_out(api: Option<Api>, vendor: &str) -> Response<Bytes> {
 /// A reply with status 429 in the form of the vendor's API, so that each client makes its own error of it.
 fn refusal(api: Option<Api>, wait: Duration, refused_by: &str, message: &str) -> Response<Bytes> {
     let body = match api {
-        Some(Api::Messages) => json!({"type": "error", "error": {"type": "rate_limit_error", "message": message}}),
+        Some(Api::Messages) => {
+            json!({"type": "error", "error": {"type": "rate_limit_error", "message": message}})
+        }
         Some(Api::GenerateContent | Api::StreamGenerateContent) => {
             json!({"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED"}})
         }
-        Some(Api::Converse | Api::ConverseStream | Api::Invoke | Api::InvokeStream) => json!({"message": message}),
+        Some(Api::Converse | Api::ConverseStream | Api::Invoke | Api::InvokeStream) => {
+            json!({"message": message})
+        }
         _ => json!({"error": {
             "message": message, "type": "rate_limit_exceeded", "code": "rate_limit_exceeded", "param": null,
         }}),

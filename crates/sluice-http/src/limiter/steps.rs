@@ -1,5 +1,5 @@
-//! A limited call in steps, for HTTP clients that are not written in Rust: they send the request and read the reply
-//! themselves.
+//! A limited call in steps, for HTTP clients that are not written in Rust: they send the request and read the
+//! reply themselves.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, Uri};
@@ -69,8 +69,8 @@ impl StartedCall {
         self.other_body.as_deref()
     }
 
-    /// There is no reply. `was_sent` says whether the vendor may have had the request, and works on it: then the tokens
-    /// stay taken. Waits until what was held is back, 3 s at most.
+    /// There is no reply. `was_sent` says whether the vendor may have had the request, and works on it: then
+    /// the tokens stay taken. Waits until what was held is back, 3 s at most.
     pub async fn unanswered(self, was_sent: bool) {
         self.call.ended(was_sent).await;
     }
@@ -84,7 +84,8 @@ impl StartedCall {
     }
 
     /// A reply with any other status, and the beginning of its body: as much as came, up to
-    /// [`MAX_ERROR_LEN`](crate::MAX_ERROR_LEN). Returns when the fleet has reacted to a refusal, 3 s later at most.
+    /// [`MAX_ERROR_LEN`](crate::MAX_ERROR_LEN). Returns when the fleet has reacted to a refusal, 3 s later at
+    /// most.
     pub async fn failed(self, reply: Response<Vec<u8>>) {
         let (head, body) = reply.into_parts();
         self.call.failed(&head, body).await;
@@ -92,13 +93,14 @@ impl StartedCall {
 }
 
 impl OpenReply {
-    /// Reads the next piece of the body, which may be cut anywhere. It must be decoded: without `Content-Encoding`.
+    /// Reads the next piece of the body, which may be cut anywhere. It must be decoded: without
+    /// `Content-Encoding`.
     pub fn feed(&mut self, piece: &[u8]) {
         self.0.feed(piece);
     }
 
-    /// The body has ended, or broken off: settles what the reply stated and gives back what the call held. If it held
-    /// slots, waits until they are back, 3 s at most.
+    /// The body has ended, or broken off: settles what the reply stated and gives back what the call held. If
+    /// it held slots, waits until they are back, 3 s at most.
     pub async fn end(mut self) {
         self.0.end_in_time().await;
     }

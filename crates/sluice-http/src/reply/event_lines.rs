@@ -105,7 +105,13 @@ impl EventLines {
         }
     }
 
-    fn step_name(&mut self, byte: u8, mut bytes: [u8; MAX_NAME_LEN], len: usize, read: &mut impl FnMut(Line<'_>)) {
+    fn step_name(
+        &mut self,
+        byte: u8,
+        mut bytes: [u8; MAX_NAME_LEN],
+        len: usize,
+        read: &mut impl FnMut(Line<'_>),
+    ) {
         if byte == b':' {
             self.place = if self.is_data(&bytes[..len]) { Place::Colon } else { Place::Ignored };
             if matches!(self.place, Place::Colon) && std::mem::replace(&mut self.has_data, true) {

@@ -82,7 +82,8 @@ impl Facts {
     }
 
     fn apply_stop(&mut self, json: &[u8]) {
-        const CUT: &[&[u8]] = &[br#""length""#, br#""max_tokens""#, br#""max_output_tokens""#, br#""MAX_TOKENS""#];
+        const CUT: &[&[u8]] =
+            &[br#""length""#, br#""max_tokens""#, br#""max_output_tokens""#, br#""MAX_TOKENS""#];
         self.cut |= CUT.contains(&json);
         // Google's stream has no other sign of its end.
         self.ended |= self.api == Some(Api::StreamGenerateContent);
@@ -95,8 +96,12 @@ impl Facts {
 
     /// Ends an event: its fields may stand in any order.
     pub(super) fn end_event(&mut self) {
-        const LAST: &[&[u8]] =
-            &[br#""message_stop""#, br#""response.completed""#, br#""response.incomplete""#, br#""response.failed""#];
+        const LAST: &[&[u8]] = &[
+            br#""message_stop""#,
+            br#""response.completed""#,
+            br#""response.incomplete""#,
+            br#""response.failed""#,
+        ];
         let Event { kind, code, message, has_error } = std::mem::take(&mut self.event);
         self.ended |= LAST.contains(&kind.as_slice());
         if kind == br#""error""# && !has_error {

@@ -79,7 +79,8 @@ const CONVERSE: &[Want<Field>] = &[(&["usage"], Field::Usage), (&["stopReason"],
 
 /// The last event is `metadata`
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamMetadataEvent.html>).
-const CONVERSE_STREAM: &[Want<Field>] = &[(&["usage"], Field::LastUsage), (&["stopReason"], Field::StopReason)];
+const CONVERSE_STREAM: &[Want<Field>] =
+    &[(&["usage"], Field::LastUsage), (&["stopReason"], Field::StopReason)];
 
 /// By the format of the model: Claude, Nova, Mistral and models that write OpenAI's format. The last event of
 /// every model's stream has `amazon-bedrock-invocationMetrics`, whose input is without the cache

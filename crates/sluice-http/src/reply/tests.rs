@@ -59,7 +59,10 @@ fn memory_is_bounded_whatever_comes() {
 #[test]
 fn a_real_stream_needs_a_few_hundred_bytes() {
     let event = br#"data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}],"usage":null}"#;
-    let most =
-        most_held(reader("/v1/chat/completions", "text/event-stream", 200), b"", &[&event[..], b"\n\n"].concat());
+    let most = most_held(
+        reader("/v1/chat/completions", "text/event-stream", 200),
+        b"",
+        &[&event[..], b"\n\n"].concat(),
+    );
     assert!(most < 512, "{most}");
 }

@@ -35,7 +35,10 @@ pub(super) const CACHE_WRITES: &[&str] = &[
 pub(super) const OUTPUT: &[&str] =
     &["/completion_tokens", "/output_tokens", "/outputTokens", "/candidatesTokenCount", "/outputTokenCount"];
 
-pub(super) const REASONING: &[&str] =
-    &["/completion_tokens_details/reasoning_tokens", "/output_tokens_details/reasoning_tokens", "/thoughtsTokenCount"];
+pub(super) const REASONING: &[&str] = &[
+    "/completion_tokens_details/reasoning_tokens",
+    "/output_tokens_details/reasoning_tokens",
+    "/thoughtsTokenCount",
+];
 
 pub(super) const TOTAL: &[&str] = &["/total_tokens"];

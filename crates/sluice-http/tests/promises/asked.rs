@@ -45,7 +45,10 @@ fn the_most_output_is_found_under_every_name() {
 #[test]
 fn several_choices_multiply_the_most_output() {
     assert_eq!(max_output(CHAT, r#"{"n": 3, "max_tokens": 100}"#), Some(300));
-    assert_eq!(max_output(GEMINI, r#"{"generationConfig": {"candidateCount": 2, "maxOutputTokens": 100}}"#), Some(200));
+    assert_eq!(
+        max_output(GEMINI, r#"{"generationConfig": {"candidateCount": 2, "maxOutputTokens": 100}}"#),
+        Some(200)
+    );
     assert_eq!(max_output(CHAT, r#"{"n": 0, "max_tokens": 100}"#), Some(100));
     assert_eq!(max_output(CHAT, r#"{"n": 18446744073709551615, "max_tokens": 100}"#), Some(u64::MAX));
 }
@@ -72,7 +75,10 @@ fn every_place_of_text_counts_once() {
         ("/v1/responses", r#"{"instructions": "@"}"#),
         ("/v1/embeddings", r#"{"input": ["@"]}"#),
         (MESSAGES, r#"{"system": [{"type": "text", "text": "@"}]}"#),
-        (MESSAGES, r#"{"messages": [{"content": [{"type": "document", "source": {"type": "text", "data": "@"}}]}]}"#),
+        (
+            MESSAGES,
+            r#"{"messages": [{"content": [{"type": "document", "source": {"type": "text", "data": "@"}}]}]}"#,
+        ),
         (CONVERSE, r#"{"system": [{"text": "@"}]}"#),
         (CONVERSE, r#"{"toolConfig": {"tools": [{"toolSpec": {"description": "@"}}]}}"#),
         (GEMINI, r#"{"contents": [{"parts": [{"text": "@"}]}]}"#),
@@ -137,9 +143,15 @@ fn a_caller_may_count_with_its_own_tokenizer() {
 
 #[test]
 fn an_unknown_shape_gives_less_knowledge_and_no_error() {
-    for request in
-        ["", "null", "[]", "\"text\"", "{", "\u{feff}{}", r#"{"model": 4, "stream": "yes", "max_tokens": -1}"#]
-    {
+    for request in [
+        "",
+        "null",
+        "[]",
+        "\"text\"",
+        "{",
+        "\u{feff}{}",
+        r#"{"model": 4, "stream": "yes", "max_tokens": -1}"#,
+    ] {
         assert_eq!(asked(CHAT, request), Asked::default(), "{request}");
     }
     let cut_off = r#"{"model": "gpt-4o", "max_tokens": 9, "messages": [{"role": "user", "content": "Hel"#;

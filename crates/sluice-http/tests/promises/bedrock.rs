@@ -62,7 +62,8 @@ fn an_exception_inside_a_stream_has_the_form_of_a_refusal() {
         assert_eq!(error(&replied, "/message"), "Too many requests, please wait before trying again.");
         assert!(replied.complete);
     }
-    let headers = [(":message-type", "error"), (":error-code", "InternalError"), (":error-message", "An \"error\"")];
+    let headers =
+        [(":message-type", "error"), (":error-code", "InternalError"), (":error-message", "An \"error\"")];
     let replied = replied(CONVERSE_STREAM, FRAMES, &frame(&headers, b""));
     assert_eq!(
         (error(&replied, "/__type"), error(&replied, "/message")),
@@ -100,7 +101,10 @@ fn a_stream_of_claude_is_read_through_its_envelope() {
 fn the_metrics_of_a_stream_suffice_for_any_model() {
     let last = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":""},"stop_reason":"length"}],"amazon-bedrock-invocationMetrics":{"inputTokenCount":63,"outputTokenCount":263,"invocationLatency":5330,"firstByteLatency":122}}"#;
     let replied = replied(INVOKE_STREAM, FRAMES, &chunk(last));
-    assert_eq!((counts(replied.used), replied.cut, replied.complete), ((Some(63), 0, 0, Some(263), 0), true, true));
+    assert_eq!(
+        (counts(replied.used), replied.cut, replied.complete),
+        ((Some(63), 0, 0, Some(263), 0), true, true)
+    );
 }
 
 /// The headers of <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html>, as
@@ -114,8 +118,12 @@ fn headers_state_the_usage_of_a_body_that_does_not() {
     count(&mut headers, "x-amzn-bedrock-cache-read-input-token-count", "5");
     count(&mut headers, "x-amzn-bedrock-cache-write-input-token-count", "7502");
     let exchange = exchange(INVOKE, "{}");
-    let silent =
-        read(&exchange, StatusCode::OK, &headers, br#"{"outputs": [{"text": "Hi", "stop_reason": "length"}]}"#);
+    let silent = read(
+        &exchange,
+        StatusCode::OK,
+        &headers,
+        br#"{"outputs": [{"text": "Hi", "stop_reason": "length"}]}"#,
+    );
     assert_eq!((counts(silent.used), silent.cut), ((Some(7_520), 5, 7_502, Some(386), 0), true));
     let claude = br#"{"usage": {"input_tokens": 18, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7502, "output_tokens": 387}}"#;
     let stated = read(&exchange, StatusCode::OK, &headers, claude);

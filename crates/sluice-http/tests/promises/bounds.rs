@@ -38,7 +38,8 @@ fn an_event_may_have_any_length() {
 
 #[test]
 fn a_value_that_is_too_long_is_not_believed() {
-    let long = format!(r#"{{"usage": {{"prompt_tokens": 9, "pad": "{}"}}, "error": null}}"#, "x".repeat(70_000));
+    let long =
+        format!(r#"{{"usage": {{"prompt_tokens": 9, "pad": "{}"}}, "error": null}}"#, "x".repeat(70_000));
     let replied = in_chunks(CHAT, 200, JSON, &[long.as_bytes()]);
     assert_eq!((replied.used, replied.complete), (None, true));
     let events = format!("data: {long}\n\ndata: {{\"usage\": {{\"prompt_tokens\": 3}}}}\n\ndata: [DONE]\n\n");
@@ -73,7 +74,10 @@ fn a_compressed_body_is_not_read() {
             let mut reader = exchange(CHAT, "{}").reply(status, &headers);
             reader.feed(body);
             let replied = reader.finish();
-            assert_eq!((replied.complete, replied.error.is_some()), (complete, complete && !status.is_success()));
+            assert_eq!(
+                (replied.complete, replied.error.is_some()),
+                (complete, complete && !status.is_success())
+            );
         }
     }
 }

@@ -30,7 +30,8 @@ fn tokens(amount: i32) -> Option<Amount> {
 }
 
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/quotas-token-burndown.html>: the input and `max_tokens` are taken
-/// when the call arrives, and at its end the input, what was written to the cache, and the output times the model's rate.
+/// when the call arrives, and at its end the input, what was written to the cache, and the output times the
+/// model's rate.
 #[test]
 fn bedrock_reserves_max_tokens_as_they_are_and_counts_output_fivefold() {
     let costs = costs("bedrock", CLAUDE_4);
@@ -41,8 +42,7 @@ fn bedrock_reserves_max_tokens_as_they_are_and_counts_output_fivefold() {
         "cacheReadInputTokens": 20000, "cacheWriteInputTokens": 300, "totalTokens": 21400}}"#;
     let reply = replied(&exchange, body);
     assert_eq!(costs.used(Quota::Tokens, &reply, Amount::from_tokens(5_000)), tokens(1_000 + 300 + 5 * 100));
-    let body =
-        r#"{"stopReason": "max_tokens", "usage": {"inputTokens": 1000, "outputTokens": 4000, "totalTokens": 5000}}"#;
+    let body = r#"{"stopReason": "max_tokens", "usage": {"inputTokens": 1000, "outputTokens": 4000, "totalTokens": 5000}}"#;
     let whole = replied(&exchange, body);
     let used = costs.used(Quota::Tokens, &whole, Amount::from_tokens(5_000));
     assert_eq!(used, tokens(21_000), "more than was taken: the rest is charged at the end");
@@ -56,7 +56,10 @@ fn a_call_that_will_cost_more_than_its_vendor_reserves_takes_what_it_will_cost()
     assert_eq!(taken(2_000), tokens(11_000));
     assert_eq!(taken(9_000), tokens(21_000), "no output is above max_tokens");
     let unstated = costs.reserve(Quota::Tokens, &asked(1_000, None), None);
-    assert_eq!(unstated, Some(Amount::from_tokens(1_000).plus(UNSTATED_OUTPUT.to_string().parse().expect("a number"))));
+    assert_eq!(
+        unstated,
+        Some(Amount::from_tokens(1_000).plus(UNSTATED_OUTPUT.to_string().parse().expect("a number")))
+    );
 }
 
 #[test]

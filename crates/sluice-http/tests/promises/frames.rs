@@ -89,8 +89,10 @@ fn after_a_damaged_prelude_nothing_is_believed() {
 
 #[test]
 fn a_frame_over_a_mebibyte_is_skipped() {
-    let long =
-        event("contentBlockDelta", &format!(r#"{{"usage":{{"inputTokens":9}},"text":"{}"}}"#, "x".repeat(1 << 20)));
+    let long = event(
+        "contentBlockDelta",
+        &format!(r#"{{"usage":{{"inputTokens":9}},"text":"{}"}}"#, "x".repeat(1 << 20)),
+    );
     let replied = replied(PATH, FRAMES, &[long.clone(), long, usage()].concat());
     assert_eq!((counts(replied.used).0, replied.complete), (Some(5), true));
 }

@@ -22,7 +22,8 @@ fn thoughts_are_output_and_tool_results_are_input() {
 
 #[test]
 fn a_reply_of_thoughts_alone_has_output() {
-    let body = br#"{"usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 50, "totalTokenCount": 60}}"#;
+    let body =
+        br#"{"usageMetadata": {"promptTokenCount": 10, "thoughtsTokenCount": 50, "totalTokenCount": 60}}"#;
     assert_eq!(counts(replied(WHOLE, JSON, body).used), (Some(10), 0, 0, Some(50), 50));
 }
 
@@ -53,8 +54,7 @@ fn a_streamed_list_is_read() {
 
 #[test]
 fn a_blocked_prompt_is_a_whole_reply() {
-    let body =
-        "data: {\"promptFeedback\": {\"blockReason\": \"SAFETY\"}, \"usageMetadata\": {\"promptTokenCount\": 5}}\n\n";
+    let body = "data: {\"promptFeedback\": {\"blockReason\": \"SAFETY\"}, \"usageMetadata\": {\"promptTokenCount\": 5}}\n\n";
     let replied = replied(STREAM, EVENTS, body.as_bytes());
     assert_eq!((counts(replied.used), replied.complete), ((Some(5), 0, 0, None, 0), true));
 }
@@ -62,7 +62,8 @@ fn a_blocked_prompt_is_a_whole_reply() {
 /// The form of <https://cloud.google.com/apis/design/errors>.
 #[test]
 fn an_error_inside_a_stream_or_a_list_is_kept() {
-    let failure = r#"{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}"#;
+    let failure =
+        r#"{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}"#;
     let events = replied(STREAM, EVENTS, format!("data: {}\n\ndata: {failure}\n\n", CHUNKS[0]).as_bytes());
     let list = replied(STREAM, JSON, format!("[{},{failure}]", CHUNKS[0]).as_bytes());
     for replied in [events, list] {

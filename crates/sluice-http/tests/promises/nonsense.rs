@@ -82,12 +82,20 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
         parts().prop_map(String::into_bytes),
         frames,
         prop::collection::vec(any::<u8>(), 0..300),
-        (parts(), prop::collection::vec(any::<u8>(), 0..20))
-            .prop_map(|(text, bytes)| [text.into_bytes(), bytes].concat()),
+        (parts(), prop::collection::vec(any::<u8>(), 0..20)).prop_map(|(text, bytes)| [
+            text.into_bytes(),
+            bytes
+        ]
+        .concat()),
     ]
 }
 
-fn read<'a>(path: &str, status: u16, content_type: &'static str, chunks: impl Iterator<Item = &'a [u8]>) -> Replied {
+fn read<'a>(
+    path: &str,
+    status: u16,
+    content_type: &'static str,
+    chunks: impl Iterator<Item = &'a [u8]>,
+) -> Replied {
     let exchange = Exchange::of(&Method::POST, path, b"{\"stream\": true}");
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
     let mut reader = exchange.reply(StatusCode::from_u16(status).expect("a status"), &headers);

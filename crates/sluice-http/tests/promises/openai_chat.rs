@@ -85,12 +85,15 @@ fn a_byte_order_mark_hides_no_first_event() {
 
 #[test]
 fn a_dropped_connection_gives_what_is_known_and_is_not_complete() {
-    let until = |end: &str| replied(CHAT, EVENTS, &STREAM.as_bytes()[..STREAM.find(end).expect("part of the stream")]);
+    let until = |end: &str| {
+        replied(CHAT, EVENTS, &STREAM.as_bytes()[..STREAM.find(end).expect("part of the stream")])
+    };
     let early = until("\"length\"");
     assert_eq!((early.used, early.cut, early.complete), (None, false, false));
     let late = until("[DONE]");
     assert_eq!((counts(late.used).3, late.cut, late.complete), (Some(10), true, false));
-    let json = replied(CHAT, JSON, br#"{"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": ["#);
+    let json =
+        replied(CHAT, JSON, br#"{"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": ["#);
     assert_eq!((counts(json.used).0, json.complete), (Some(1), false));
 }
 
@@ -120,11 +123,13 @@ fn xais_reasoning_is_output_too() {
 /// <https://api-docs.deepseek.com/guides/kv_cache>.
 #[test]
 fn usage_in_other_places_is_found() {
-    let groq = b"data: {\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}}\n\n";
+    let groq =
+        b"data: {\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}}\n\n";
     assert_eq!(counts(replied(CHAT, EVENTS, groq).used), (Some(5), 0, 0, Some(6), 0));
     let moonshot = b"data: {\"choices\":[{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}]}\n\n";
     assert_eq!(counts(replied(CHAT, EVENTS, moonshot).used), (Some(5), 0, 0, Some(6), 0));
-    let deepseek = br#"{"usage": {"prompt_tokens": 50, "completion_tokens": 6, "prompt_cache_hit_tokens": 40}}"#;
+    let deepseek =
+        br#"{"usage": {"prompt_tokens": 50, "completion_tokens": 6, "prompt_cache_hit_tokens": 40}}"#;
     assert_eq!(counts(replied(CHAT, JSON, deepseek).used), (Some(10), 40, 0, Some(6), 0));
 }
 
@@ -140,7 +145,8 @@ fn an_embedding_has_no_output() {
 
 #[test]
 fn a_refusals_body_is_kept_as_it_is() {
-    let body = br#"{"error": {"message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
+    let body =
+        br#"{"error": {"message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
     let exchange = exchange(CHAT, r#"{"stream": true}"#);
     for status in [400, 429, 500, 503] {
         let status = StatusCode::from_u16(status).expect("a status");

@@ -41,7 +41,10 @@ fn azures_path_names_the_deployment() {
 #[test]
 fn bedrocks_path_names_the_model_encoded_or_not() {
     let id = Some("anthropic.claude-3-5-sonnet-20241022-v2:0".to_owned());
-    assert_eq!(route("/model/anthropic.claude-3-5-sonnet-20241022-v2%3A0/converse"), Some((Api::Converse, id.clone())));
+    assert_eq!(
+        route("/model/anthropic.claude-3-5-sonnet-20241022-v2%3A0/converse"),
+        Some((Api::Converse, id.clone()))
+    );
     assert_eq!(
         route("/model/anthropic.claude-3-5-sonnet-20241022-v2:0/converse-stream"),
         Some((Api::ConverseStream, id))

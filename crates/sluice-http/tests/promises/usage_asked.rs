@@ -13,8 +13,7 @@ fn asked(body: &str) -> Option<String> {
 #[test]
 fn the_option_is_added_at_the_end_and_all_else_stays() {
     let body = "{ \"stream\" : true,\r\n\t\"b\": [1.0, 1e3, \"}\"], \"a\":{ } }\n";
-    let expected =
-        "{ \"stream\" : true,\r\n\t\"b\": [1.0, 1e3, \"}\"], \"a\":{ } ,\"stream_options\":{\"include_usage\":true}}\n";
+    let expected = "{ \"stream\" : true,\r\n\t\"b\": [1.0, 1e3, \"}\"], \"a\":{ } ,\"stream_options\":{\"include_usage\":true}}\n";
     assert_eq!(asked(body).as_deref(), Some(expected));
 }
 
@@ -74,7 +73,8 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 24, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::hash_map(".{0,8}", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::hash_map(".{0,8}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }

@@ -56,7 +56,9 @@ impl Ops {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "NOT (begins_with(#key, :lease) OR begins_with(#key, :load) OR begins_with(#key, :ticket))".into(),
+            filter:
+                "NOT (begins_with(#key, :lease) OR begins_with(#key, :load) OR begins_with(#key, :ticket))"
+                    .into(),
             consistency: Consistency::Eventual,
             names: AttributeNames::of(&[KEY]),
             values: vec![

@@ -1,5 +1,5 @@
-//! Declares, changes and removes shares of a concurrency bucket: the rows are read, and each step is planned from what
-//! they are, until they are as wanted.
+//! Declares, changes and removes shares of a concurrency bucket: the rows are read, and each step is planned
+//! from what they are, until they are as wanted.
 
 use std::time::Duration;
 
@@ -20,9 +20,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LONGEST_CHANGE: Duration = Duration::from_secs(60);
 
 impl Ops {
-    /// Gives a concurrency bucket these shares. Slots that are held move when they come back. If that takes longer than
-    /// 30 s, nothing is lost: the next call goes on from there.
-    pub(super) async fn apply_slot_shares(&self, dimension: &Dimension, to: &Split) -> Result<Applied, LimitsError> {
+    /// Gives a concurrency bucket these shares. Slots that are held move when they come back. If that takes
+    /// longer than 30 s, nothing is lost: the next call goes on from there.
+    pub(super) async fn apply_slot_shares(
+        &self,
+        dimension: &Dimension,
+        to: &Split,
+    ) -> Result<Applied, LimitsError> {
         let (began, mut before, mut created, mut steps, mut failures) = (Instant::now(), None, false, 0, 0);
         loop {
             if began.elapsed() >= LONGEST_CHANGE {
@@ -98,8 +102,8 @@ impl Ops {
         }
     }
 
-    /// Reads the rows of all shares that the bucket has or is to have. A row of a share that the bucket does not name
-    /// is another bucket.
+    /// Reads the rows of all shares that the bucket has or is to have. A row of a share that the bucket does
+    /// not name is another bucket.
     async fn slot_rows(&self, common: Bucket, to: &Split) -> Result<SlotRows, LimitsError> {
         let mut shares = Vec::new();
         for share in SlotRows::names(&common, to) {

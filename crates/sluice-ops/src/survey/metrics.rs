@@ -138,7 +138,9 @@ fn publish_load(row: &LoadRow, at: Timestamp) {
     }
     names::LOAD_LEAKED.gauge([label(dimension)]).set(number(load.leaked()));
     names::LOAD_REFUSED.counter([label(dimension)]).absolute(u64::try_from(load.refused()).unwrap_or(0));
-    names::LOAD_OUTLIVED.counter([label(dimension)]).absolute(u64::try_from(load.expired_holders()).unwrap_or(0));
+    names::LOAD_OUTLIVED
+        .counter([label(dimension)])
+        .absolute(u64::try_from(load.expired_holders()).unwrap_or(0));
     if let Some(measured_at) = load.measured_at() {
         names::LOAD_AGE.gauge([label(dimension)]).set(at.since(measured_at));
     }

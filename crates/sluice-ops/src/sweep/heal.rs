@@ -81,12 +81,14 @@ impl HealPage<'_> {
             rows.entry(lease.dimension().clone()).or_default().push(lease);
         }
         let rows = rows.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases)));
-        let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Inline(leases)));
+        let inline =
+            page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Inline(leases)));
         let mut ended: Vec<_> = rows.chain(inline).collect();
         // In random order: a process that is cut off again and again begins with other buckets each time.
         fastrand::shuffle(&mut ended);
         let units = self.units.saturating_sub(page.read_units);
-        let given = PageRun { ops, now, deadlines, units, given: PageTotals::default() }.give_back(ended).await;
+        let given =
+            PageRun { ops, now, deadlines, units, given: PageTotals::default() }.give_back(ended).await;
         let is_done = given.left == 0 || self.rows <= 1;
         let next = match read.next.as_ref().map(|key| value_text(key, KEY)) {
             _ if !is_done => NextPage::Again,
@@ -103,7 +105,8 @@ impl HealedPage {
     fn unread(error: StoreError) -> Self {
         let read_units = if error.is_unavailable() { MOST_UNITS } else { 0 };
         // DynamoDB may have rejected the key at which the page began.
-        let next = if matches!(error, StoreError::Rejected { .. }) { NextPage::Start } else { NextPage::Again };
+        let next =
+            if matches!(error, StoreError::Rejected { .. }) { NextPage::Start } else { NextPage::Again };
         Self { restored: 0, read_units, next, error: Some(error) }
     }
 }
@@ -120,10 +123,12 @@ impl Ops {
         if ended == 0 {
             return Ok(0);
         }
-        let (sweep, dimension) = (sweep(self, now, Deadlines::of(Some(HEAL_EVERY))), bucket.dimension().clone());
+        let (sweep, dimension) =
+            (sweep(self, now, Deadlines::of(Some(HEAL_EVERY))), bucket.dimension().clone());
         finish(
             self,
-            reclaim::reclaim(sweep, dimension, Some(BucketRead::Bucket(bucket)), EndedLeases::Inline(ended)).await,
+            reclaim::reclaim(sweep, dimension, Some(BucketRead::Bucket(bucket)), EndedLeases::Inline(ended))
+                .await,
         )
     }
 }
@@ -198,15 +203,20 @@ async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: EndedLeas
     let known = reclaim::known_of(&sweep.store, &dimension).await;
     let has_slots = |bucket: &Bucket| bucket.limit().is_concurrent();
     match (known, ended) {
-        (Ok(BucketRead::Bucket(bucket)), EndedLeases::Inline(_)) if !has_slots(&bucket) => {
-            Reclaimed { dimension, known: Some(BucketRead::Bucket(bucket)), tally: Default::default(), result: Ok(()) }
-        }
+        (Ok(BucketRead::Bucket(bucket)), EndedLeases::Inline(_)) if !has_slots(&bucket) => Reclaimed {
+            dimension,
+            known: Some(BucketRead::Bucket(bucket)),
+            tally: Default::default(),
+            result: Ok(()),
+        },
         (Ok(known), ended) => reclaim::reclaim(sweep, dimension, Some(known), ended).await,
         // Throttled in every try: left to the next scan.
         (Err(StoreError::Contended { .. }), _) => {
             Reclaimed { dimension, known: None, tally: Default::default(), result: Ok(()) }
         }
-        (Err(error), _) => Reclaimed { dimension, known: None, tally: Default::default(), result: Err(error) },
+        (Err(error), _) => {
+            Reclaimed { dimension, known: None, tally: Default::default(), result: Err(error) }
+        }
     }
 }
 

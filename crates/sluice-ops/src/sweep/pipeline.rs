@@ -195,7 +195,8 @@ impl Pipeline {
             }
             self.busy.insert(dimension.clone(), ended.len());
             let known = self.known.get(&dimension).cloned();
-            let sweep = reclaim::Sweep { store: self.store.clone(), deadlines: self.deadlines, cutoff: self.cutoff };
+            let sweep =
+                reclaim::Sweep { store: self.store.clone(), deadlines: self.deadlines, cutoff: self.cutoff };
             self.tasks.spawn(reclaim::reclaim(sweep, dimension, known, ended));
         }
     }

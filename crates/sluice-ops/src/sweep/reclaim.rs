@@ -93,7 +93,12 @@ fn parsed(dimension: &Dimension, row: &Attributes<'_>) -> BucketRead {
 }
 
 impl Sweep {
-    async fn rows(&self, known: &BucketRead, leases: Vec<Lease>, tally: &mut Tally) -> Result<(), StoreError> {
+    async fn rows(
+        &self,
+        known: &BucketRead,
+        leases: Vec<Lease>,
+        tally: &mut Tally,
+    ) -> Result<(), StoreError> {
         let bucket = match known {
             BucketRead::Bucket(bucket) => Some(bucket.as_ref()),
             BucketRead::Gone => None,
@@ -157,7 +162,11 @@ impl Sweep {
 
     /// Sends the write. Returns whether it was applied, and the bucket as it is now. If the write is sent
     /// twice, the second send finds none of the leases, which its condition requires.
-    async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, BucketRead), StoreError> {
+    async fn send(
+        &self,
+        dimension: &Dimension,
+        reclaim: &InlineReclaim,
+    ) -> Result<(bool, BucketRead), StoreError> {
         Ok(match self.store.update(&reclaim.update, Resend::Always).await? {
             Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
             Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),

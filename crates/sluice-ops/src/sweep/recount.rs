@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::schema::{DIRECTORY_KEY, KEY, LOAD_PREFIX};
-use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, Load, ReadAt, Returned, Timestamp};
+use sluice_core::{
+    Bucket, Census, Correction, Dimension, Directory, Drift, Load, ReadAt, Returned, Timestamp,
+};
 
 use super::measure::Loads;
 use super::report::{SweepOptions, SweepReport};
@@ -91,7 +93,13 @@ impl Recount {
         self.judge(store, &last, now, report).await?;
         let census = |dimension: &Dimension| self.census.get(dimension).copied().unwrap_or_default();
         self.loads
-            .measure(store, options, last.values().map(|bucket| (bucket, census(bucket.dimension()))), now, report)
+            .measure(
+                store,
+                options,
+                last.values().map(|bucket| (bucket, census(bucket.dimension()))),
+                now,
+                report,
+            )
             .await
     }
 
@@ -152,7 +160,9 @@ async fn write(
     Ok(())
 }
 
-async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension, Bucket>, Loads), StoreError> {
+async fn read_directory(
+    store: &Store,
+) -> Result<(Directory, BTreeMap<Dimension, Bucket>, Loads), StoreError> {
     let Some(row) = store.read(DIRECTORY_KEY).await? else { return Ok(Default::default()) };
     let directory = Directory::read(&Attributes(&row));
     let names = directory.names().flat_map(|name| [name.to_string(), Load::key(name)]);

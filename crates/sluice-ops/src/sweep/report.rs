@@ -50,7 +50,9 @@ impl SweepOptions {
 
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let slowest_call = Variable::new("SLUICE_SLOWEST_CALL", lookup)
-            .parse("a time of at least 1 s, as in 15m or 900", |v| duration(v).filter(|call| *call >= SHORTEST_CALL))?;
+            .parse("a time of at least 1 s, as in 15m or 900", |v| {
+                duration(v).filter(|call| *call >= SHORTEST_CALL)
+            })?;
         Ok(Self { slowest_call: slowest_call.unwrap_or(SLOWEST_CALL), ..Self::default() })
     }
 }
@@ -102,7 +104,8 @@ pub struct SweepReport {
     pub loads: BTreeMap<Dimension, Load>,
     /// Expired holders (their lease ended while their call went on) found since the last sweep, by bucket.
     pub expired_holders: BTreeMap<Dimension, u64>,
-    /// Refusals that callers of concurrency buckets reported in the load rows since the last sweep, by bucket.
+    /// Refusals that callers of concurrency buckets reported in the load rows since the last sweep, by
+    /// bucket.
     pub caller_refusals: BTreeMap<Dimension, u64>,
     /// Whether the scan read the whole table. If not, a count of what the scan looks for is a lower bound.
     pub is_scanned: bool,
@@ -224,7 +227,10 @@ impl Serialize for SweepReport {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("event", "reconciler.complete")?;
         map.serialize_entry("restored", &self.restored)?;
-        map.serialize_entry("dimensions", &self.dimensions.keys().map(Dimension::as_str).collect::<Vec<_>>())?;
+        map.serialize_entry(
+            "dimensions",
+            &self.dimensions.keys().map(Dimension::as_str).collect::<Vec<_>>(),
+        )?;
         map.serialize_entry("already_capped", &self.already_capped)?;
         map.serialize_entry("rows_scanned", &self.rows_scanned)?;
         map.serialize_entry("expired", &self.expired)?;
@@ -270,14 +276,18 @@ mod tests {
 
     #[test]
     fn the_longest_call_is_a_second_at_least() {
-        let with =
-            |value: &'static str| SweepOptions::from_lookup(|_| Some(value.into())).map(|read| read.slowest_call);
+        let with = |value: &'static str| {
+            SweepOptions::from_lookup(|_| Some(value.into())).map(|read| read.slowest_call)
+        };
         assert_eq!(SweepOptions::from_lookup(|_| None).unwrap().slowest_call, SLOWEST_CALL);
         assert_eq!((with(""), with("1800")), (Ok(SLOWEST_CALL), Ok(Duration::from_secs(1_800))));
         assert_eq!(with("15m"), Ok(Duration::from_secs(900)));
         for value in ["0", "0.5", "500ms", "-900", "NaN", "1e300"] {
             let text = with(value).unwrap_err().to_string();
-            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("must be"), "{text}");
+            assert!(
+                text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("must be"),
+                "{text}"
+            );
         }
     }
 }

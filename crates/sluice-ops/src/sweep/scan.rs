@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use sluice_core::schema::{
-    COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, OF_BUCKET, TICKET_PREFIX, TTL,
+    COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, OF_BUCKET,
+    TICKET_PREFIX, TTL,
 };
 use sluice_core::{
-    AttributeNames, Bucket, CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, RowError,
-    Timestamp, inline_key,
+    AttributeNames, Bucket, CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt,
+    RowError, Timestamp, inline_key,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -94,7 +95,13 @@ pub(super) async fn scan(
     }
 }
 
-async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan: Scan, found: mpsc::Sender<Found>) {
+async fn scan_segment(
+    store: Store,
+    deadlines: Deadlines,
+    query: Query,
+    mut scan: Scan,
+    found: mpsc::Sender<Found>,
+) {
     while !is_over(deadlines.scan) {
         let page = match store.scan(&scan).await {
             Ok(page) => page,
@@ -167,20 +174,23 @@ impl Query {
         } else if self.recounted.is_empty() {
             String::new()
         } else {
-            let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":name{at}").into(), text(name)));
+            let named =
+                self.recounted.iter().enumerate().map(|(at, name)| (format!(":name{at}").into(), text(name)));
             values.extend(named);
             // By the key too: a lease whose `dimension` is corrupt still holds a slot of its bucket.
             let keys = self.recounted.iter().enumerate();
-            values.extend(keys.map(|(at, name)| (format!(":key{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))));
+            values.extend(
+                keys.map(|(at, name)| (format!(":key{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))),
+            );
             let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":name{at}")).collect();
-            let keys: String = (0..self.recounted.len()).map(|at| format!(" OR begins_with(#key,:key{at})")).collect();
+            let keys: String =
+                (0..self.recounted.len()).map(|at| format!(" OR begins_with(#key,:key{at})")).collect();
             format!(" OR #dimension IN ({}){keys}", names.join(","))
         };
         let lease = "begins_with(#key, :lease)";
         let ended = "#ttl < :cutoff OR attribute_not_exists(#ttl) OR NOT attribute_type(#ttl, :number)";
         let nameless = "attribute_not_exists(#dimension) OR NOT attribute_type(#dimension, :string)";
-        let bucket =
-            "NOT begins_with(#key, :lease) AND NOT begins_with(#key, :load) AND NOT begins_with(#key, :ticket)";
+        let bucket = "NOT begins_with(#key, :lease) AND NOT begins_with(#key, :load) AND NOT begins_with(#key, :ticket)";
         Scan {
             segment,
             segments,
@@ -241,7 +251,11 @@ impl Query {
             Ok(None) => {}
             Ok(Some(leases)) => {
                 for id in leases.unreadable() {
-                    self.unparsable(page, &inline_key(&dimension, id), &"its cost (c) or end (t) cannot be read");
+                    self.unparsable(
+                        page,
+                        &inline_key(&dimension, id),
+                        &"its cost (c) or end (t) cannot be read",
+                    );
                 }
                 let ended = leases.ended(self.cutoff).count();
                 page.ended_inline.extend((ended > 0).then_some((dimension, ended)));

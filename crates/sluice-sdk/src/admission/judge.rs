@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    AdmissionDecision, Amount, Bucket, CLOCK_ERROR, Cost, Load, Pressure, ShedReason, Standing, Timestamp, admit,
+    AdmissionDecision, Amount, Bucket, CLOCK_ERROR, Cost, Load, Pressure, ShedReason, Standing, Timestamp,
+    admit,
 };
 
 use crate::admission::look;
@@ -96,7 +97,8 @@ fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: Admission
     match admit(&pressure) {
         AdmissionDecision::Shed { wait, reason } => AdmissionVerdict::Shed { wait, reason, starts_now },
         AdmissionDecision::Admit { wait } => {
-            let (wait, pause) = (if starts_now { Some(Duration::ZERO) } else { wait }, cooling_down(inner, bucket));
+            let (wait, pause) =
+                (if starts_now { Some(Duration::ZERO) } else { wait }, cooling_down(inner, bucket));
             let wait = if pause.is_zero() { wait } else { Some(wait.unwrap_or_default().max(pause)) };
             within(AdmissionVerdict::Admit { wait }, asked.slo)
         }
@@ -109,8 +111,10 @@ fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: Admission
 /// since. The slots of crashed holders, and lost slots, are nobody's work.
 fn live(bucket: &Bucket, load: Option<&Load>, now: Timestamp) -> Amount {
     let ended = bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(CLOCK_ERROR)));
-    let taken = ended.fold(taken(bucket), |taken, (_, lease)| taken.minus(lease.cost.amount())).max(Amount::ZERO);
-    let measured = load.and_then(|load| Standing::measured(load)?.live_at(load.pending(), &Standing::of(bucket)));
+    let taken =
+        ended.fold(taken(bucket), |taken, (_, lease)| taken.minus(lease.cost.amount())).max(Amount::ZERO);
+    let measured =
+        load.and_then(|load| Standing::measured(load)?.live_at(load.pending(), &Standing::of(bucket)));
     measured.map_or(taken, |measured| measured.min(taken))
 }
 

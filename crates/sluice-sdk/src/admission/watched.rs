@@ -102,8 +102,9 @@ impl Watched {
     /// earlier. Their instant does not count if the bucket was seen wholly free since.
     pub(super) fn known(&self, load: Option<&Load>) -> Completions {
         let seen = self.seen();
-        let measured =
-            load.and_then(Load::pending_since).filter(|since| seen.free_at.is_none_or(|free_at| free_at < *since));
+        let measured = load
+            .and_then(Load::pending_since)
+            .filter(|since| seen.free_at.is_none_or(|free_at| free_at < *since));
         let last_completion = seen.last_completion.max(load.and_then(Load::departed_at));
         Completions {
             last_completion,
@@ -128,7 +129,13 @@ impl Watched {
     /// departs, and nobody would learn that the vendor is up again. One request is let through in each
     /// staleness time, counted from the first shed. If slots for the request are free (`starts_now`), the
     /// first request is let through as well, since what is held may be a crashed holder's.
-    pub(super) fn tries(&self, reason: ShedReason, starts_now: bool, staleness: Duration, now: Timestamp) -> bool {
+    pub(super) fn tries(
+        &self,
+        reason: ShedReason,
+        starts_now: bool,
+        staleness: Duration,
+        now: Timestamp,
+    ) -> bool {
         let mut seen = self.seen();
         if reason != ShedReason::UpstreamDown {
             seen.tries_at = None;
@@ -183,7 +190,11 @@ mod tests {
     /// The first question creates the state of admission. A reply must not, or every bucket would be watched.
     #[test]
     fn a_bucket_is_watched_from_the_first_question_on() {
-        let entry = Cache::default().entry(&Dimension::new("elevenlabs#concurrent").unwrap(), None, Timestamp::default);
+        let entry = Cache::default().entry(
+            &Dimension::new("elevenlabs#concurrent").unwrap(),
+            None,
+            Timestamp::default,
+        );
         let now = Timestamp::from_secs(1_709_550_000);
         let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
         let bucket = Arc::new(Bucket::full(entry.dimension.clone(), limit, now));

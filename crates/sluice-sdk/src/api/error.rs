@@ -77,9 +77,13 @@ fn of_share(share: Option<&str>) -> String {
 
 fn why(capacity: Amount, share: Option<&str>) -> String {
     match share {
-        Some(COMMON) => format!("they have {capacity}; lower the cost or the shares' parts, or raise the capacity"),
+        Some(COMMON) => {
+            format!("they have {capacity}; lower the cost or the shares' parts, or raise the capacity")
+        }
         None => format!("its capacity is {capacity}; lower the cost, or raise the capacity"),
-        Some(_) => format!("the share holds {capacity}; lower the cost, or raise the share's part or the capacity"),
+        Some(_) => {
+            format!("the share holds {capacity}; lower the cost, or raise the share's part or the capacity")
+        }
     }
 }
 

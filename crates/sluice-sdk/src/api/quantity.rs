@@ -30,7 +30,9 @@ impl Quantity {
     pub(crate) fn used(&self) -> Result<Amount, CostError> {
         match &self.0 {
             Number::Whole(0) => Ok(Amount::ZERO),
-            Number::Text(text) if text.parse() == Ok(Amount::ZERO) && !text.contains(|c| matches!(c, '1'..='9')) => {
+            Number::Text(text)
+                if text.parse() == Ok(Amount::ZERO) && !text.contains(|c| matches!(c, '1'..='9')) =>
+            {
                 Ok(Amount::ZERO)
             }
             _ => self.cost().map(Cost::amount),

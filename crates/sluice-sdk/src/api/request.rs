@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use sluice_core::{COMMON, Cost, CostError, Dimension, DimensionError, Limit, ShareName, ShareNameError, Ticket};
+use sluice_core::{
+    COMMON, Cost, CostError, Dimension, DimensionError, Limit, ShareName, ShareNameError, Ticket,
+};
 
 use crate::api::quantity::Quantity;
 
@@ -73,8 +75,11 @@ pub enum RequestError {
         "a slot of {0} waits inside of another slot of {0}: both would wait for each other once the bucket is full; let the outer slot cover the inner call, or end the outer slot first"
     )]
     Nested(Dimension),
-    /// The ticket holds tokens of a dimension that the request does not name: most likely another call's ticket.
-    #[error("the ticket holds {0}, which is not one of the dimensions to acquire: it is another call's ticket")]
+    /// The ticket holds tokens of a dimension that the request does not name: most likely another call's
+    /// ticket.
+    #[error(
+        "the ticket holds {0}, which is not one of the dimensions to acquire: it is another call's ticket"
+    )]
     OtherTicket(Dimension),
     /// A longest time of the call was named for a grant that is only waited for.
     #[error(
@@ -120,13 +125,23 @@ impl Ask {
 }
 
 /// The `cost` that a call names for `dimension`, or the default cost of the bucket.
-pub(crate) fn cost_in(dimension: &Dimension, cost: Option<Cost>, limit: &Limit) -> Result<Cost, RequestError> {
+pub(crate) fn cost_in(
+    dimension: &Dimension,
+    cost: Option<Cost>,
+    limit: &Limit,
+) -> Result<Cost, RequestError> {
     cost.or_else(|| limit.default_cost()).ok_or_else(|| RequestError::NoCost(dimension.clone()))
 }
 
 impl<'a> Request<'a> {
     const fn only_of(name: Cow<'a, str>) -> Self {
-        Self { names: DimensionNames::One(name), costs: Vec::new(), share: None, ticket_within: None, ticket: None }
+        Self {
+            names: DimensionNames::One(name),
+            costs: Vec::new(),
+            share: None,
+            ticket_within: None,
+            ticket: None,
+        }
     }
 
     /// Sets what the call takes from `dimension`. If it is set again, the last value counts.
@@ -136,8 +151,8 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The share that pays, in place of the client's own (`SLUICE_SHARE`); `common` is the part that no share has. A
-    /// bucket that does not have this share is asked as if none was named.
+    /// The share that pays, in place of the client's own (`SLUICE_SHARE`); `common` is the part that no share
+    /// has. A bucket that does not have this share is asked as if none was named.
     #[must_use]
     pub fn share(mut self, share: impl Into<Cow<'a, str>>) -> Self {
         self.share = Some(share.into());
@@ -149,11 +164,11 @@ impl<'a> Request<'a> {
     /// goes back into its queue until then, and should not compete again. A longer time refuses fewer
     /// callers, and books more starts ahead.
     ///
-    /// Of several dimensions, the ticket books those that refuse now. The others, and concurrency buckets, are
-    /// taken when the ticket is redeemed: tokens of a slack bucket would overflow before the start. Only rate
-    /// buckets can be booked: if a concurrency bucket refuses, there is no ticket. The same holds for a ticket
-    /// that would be good for less than a second (the call costs nearly all of the capacity, or the bucket
-    /// fills up within a second), in a cool-down, and with `SLUICE_LEASES=all`.
+    /// Of several dimensions, the ticket books those that refuse now. The others, and concurrency buckets,
+    /// are taken when the ticket is redeemed: tokens of a slack bucket would overflow before the start. Only
+    /// rate buckets can be booked: if a concurrency bucket refuses, there is no ticket. The same holds for a
+    /// ticket that would be good for less than a second (the call costs nearly all of the capacity, or the
+    /// bucket fills up within a second), in a cool-down, and with `SLUICE_LEASES=all`.
     /// [`RetryIn::no_ticket`](crate::RetryIn::no_ticket) says which. `slot` books by itself, and ignores this
     /// setting.
     #[must_use]
@@ -162,10 +177,10 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Redeems this ticket first, if there is one: for work that was put back into its queue with the ticket of a
-    /// refusal. [`Client::acquire`](crate::Client::acquire) then answers as
-    /// [`Client::redeem`](crate::Client::redeem) does. If the ticket is spent or has lapsed, or cannot be read, it
-    /// acquires anew. A ticket of other dimensions is an error, and so is a slot with a ticket.
+    /// Redeems this ticket first, if there is one: for work that was put back into its queue with the ticket
+    /// of a refusal. [`Client::acquire`](crate::Client::acquire) then answers as
+    /// [`Client::redeem`](crate::Client::redeem) does. If the ticket is spent or has lapsed, or cannot be
+    /// read, it acquires anew. A ticket of other dimensions is an error, and so is a slot with a ticket.
     #[must_use]
     pub fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
         self.ticket = ticket.map(Box::new);
@@ -250,7 +265,8 @@ impl<'a> Request<'a> {
 
 /// The cost of a call in `dimension`.
 pub(crate) fn cost_of(dimension: &str, quantity: &Quantity) -> Result<Cost, RequestError> {
-    let error = |source| RequestError::Cost { dimension: dimension.to_owned(), cost: quantity.to_string(), source };
+    let error =
+        |source| RequestError::Cost { dimension: dimension.to_owned(), cost: quantity.to_string(), source };
     quantity.cost().map_err(error)
 }
 
@@ -347,8 +363,11 @@ mod tests {
     fn a_senseless_request_is_told_what_is_wrong() {
         let none: [&str; 0] = [];
         assert_eq!(Request::from(none).parse().unwrap_err(), RequestError::Empty);
-        let cost = |quantity: Quantity| Request::from("a#b").cost("a#b", quantity).parse().unwrap_err().to_string();
-        for (quantity, text) in [(0.into(), "cost 0 "), ((-1).into(), "cost -1 "), (f64::NAN.into(), "cost NaN ")] {
+        let cost =
+            |quantity: Quantity| Request::from("a#b").cost("a#b", quantity).parse().unwrap_err().to_string();
+        for (quantity, text) in
+            [(0.into(), "cost 0 "), ((-1).into(), "cost -1 "), (f64::NAN.into(), "cost NaN ")]
+        {
             let error = cost(quantity);
             assert!(error.contains(text) && error.contains("above 0"), "{error}");
         }

@@ -13,8 +13,8 @@ const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
 
 /// How long a number of processes is believed.
 const PROCESSES_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
-/// A number is believed from this time after the first note on. Where many processes start at once, the first of them
-/// to note its use finds itself alone; a minute later, all have noted theirs.
+/// A number is believed from this time after the first note on. Where many processes start at once, the first
+/// of them to note its use finds itself alone; a minute later, all have noted theirs.
 const SECOND_NOTE: Duration = Duration::from_secs(50);
 
 /// What the replies to this process's notes of use showed.
@@ -50,11 +50,12 @@ impl LoadSeen {
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
-    /// How many processes use the bucket. `None` if this process has not noted its use twice, a minute apart, the last
-    /// time within [`PROCESSES_KNOWN_FOR`].
+    /// How many processes use the bucket. `None` if this process has not noted its use twice, a minute apart,
+    /// the last time within [`PROCESSES_KNOWN_FOR`].
     pub(crate) fn processes(&self, now: Timestamp) -> Option<u32> {
         let noted = (*self.processes.lock())?;
-        let is_known = noted.at.since(noted.first) >= SECOND_NOTE && now.since(noted.at) <= PROCESSES_KNOWN_FOR;
+        let is_known =
+            noted.at.since(noted.first) >= SECOND_NOTE && now.since(noted.at) <= PROCESSES_KNOWN_FOR;
         is_known.then_some(noted.processes)
     }
 

@@ -53,7 +53,8 @@ impl NearLimit {
             _ => return,
         }
         let mut state = self.state.lock();
-        let is_quiet = state.warned_at.is_some_and(|at| now.micros_since(at).unsigned_abs() < WARN_EVERY_MICROS);
+        let is_quiet =
+            state.warned_at.is_some_and(|at| now.micros_since(at).unsigned_abs() < WARN_EVERY_MICROS);
         if state.is_near || is_quiet {
             return;
         }

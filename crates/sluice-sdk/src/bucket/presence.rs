@@ -1,4 +1,5 @@
-//! Whether the table has a bucket, as far as this process knows, and for how long it remembers that it has none.
+//! Whether the table has a bucket, as far as this process knows, and for how long it remembers that it has
+//! none.
 
 use std::time::Duration;
 

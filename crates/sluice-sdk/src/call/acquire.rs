@@ -30,15 +30,15 @@ impl Client {
     /// (`SLUICE_LEASES`). A refusal that the process remembers costs no request.
     ///
     /// Has its answer within [`longest_acquire`](Self::longest_acquire), whatever hangs: 3 s by default. If
-    /// DynamoDB has answered nothing for nearly as long, it is out: then every caller has its answer at once, the
-    /// error or that of `SLUICE_ON_UNAVAILABLE`, until DynamoDB answers again. If DynamoDB answers others and not
-    /// this caller, the answer is a refusal (`Contended`). What is granted afterwards goes to the next caller, or
-    /// back.
+    /// DynamoDB has answered nothing for nearly as long, it is out: then every caller has its answer at once,
+    /// the error or that of `SLUICE_ON_UNAVAILABLE`, until DynamoDB answers again. If DynamoDB answers others
+    /// and not this caller, the answer is a refusal (`Contended`). What is granted afterwards goes to the
+    /// next caller, or back.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
-    /// cannot be read, a table that does not answer, a bucket of tokens without a cost, a client that is closed, or no
-    /// runtime. A refusal is not an error but [`Outcome::RetryIn`].
+    /// cannot be read, a table that does not answer, a bucket of tokens without a cost, a client that is
+    /// closed, or no runtime. A refusal is not an error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
         // In shadow mode nothing is booked: the call goes on now.
@@ -52,7 +52,8 @@ impl Client {
             }
         }
         let known = request.only().filter(|_| ticket_within.is_none());
-        let known = known.and_then(|(name, cost)| Some((inner.known_entry(name, request.named_share())?, cost)));
+        let known =
+            known.and_then(|(name, cost)| Some((inner.known_entry(name, request.named_share())?, cost)));
         if let Some((entry, cost)) = &known
             && !inner.background.is_closing()
             && let Some(part) = prefetch::take(inner, entry, *cost)
@@ -96,14 +97,23 @@ impl Client {
 
 impl Client {
     /// Redeems the ticket that a request carries. `None` if the caller acquires anew.
-    async fn redeem_carried(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
+    async fn redeem_carried(
+        &self,
+        request: &Request<'_>,
+        ticket: &Ticket,
+    ) -> Result<Option<Outcome>, AcquireError> {
         let carried = self.redeem_as_booked(request, ticket).await;
         // In shadow mode, a caller that would have to come back acquires anew, now.
-        let is_over = |outcome: &Outcome| !self.inner.config.mode.is_shadow() || matches!(outcome, Outcome::Granted(_));
+        let is_over =
+            |outcome: &Outcome| !self.inner.config.mode.is_shadow() || matches!(outcome, Outcome::Granted(_));
         shadow::or_in_shadow(&self.inner, carried, || None).map(|carried| carried.filter(is_over))
     }
 
-    async fn redeem_as_booked(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
+    async fn redeem_as_booked(
+        &self,
+        request: &Request<'_>,
+        ticket: &Ticket,
+    ) -> Result<Option<Outcome>, AcquireError> {
         let names = request.names();
         if let Some(other) =
             ticket.dimensions().iter().find(|dimension| names.iter().all(|name| name != dimension.as_str()))
@@ -128,8 +138,8 @@ impl Client {
     }
 
     /// The longest time until [`acquire`](Self::acquire) has its answer, whatever hangs: the setting
-    /// `answer_within`, 3 s by default; twice that for a request with a ticket that has lapsed. A caller that comes
-    /// while credentials are fetched waits up to 5 s more.
+    /// `answer_within`, 3 s by default; twice that for a request with a ticket that has lapsed. A caller that
+    /// comes while credentials are fetched waits up to 5 s more.
     #[must_use]
     pub fn longest_acquire(&self) -> Duration {
         self.inner.store.answer_within()

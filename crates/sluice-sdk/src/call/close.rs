@@ -20,8 +20,8 @@ use crate::telemetry::emf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Whether calls still ran, or grants were still held, when the time for them was over. The calls were cut
-    /// off, and the leases of the grants were given back.
+    /// Whether calls still ran, or grants were still held, when the time for them was over. The calls were
+    /// cut off, and the leases of the grants were given back.
     pub cut_off: bool,
     /// What could not be given back in time. It comes back when its leases end.
     pub left: Vec<Left>,
@@ -46,16 +46,16 @@ impl Closed {
 }
 
 impl Client {
-    /// Ends the client and all of its clones, in at most `within`: for a process that is told to stop. Without
-    /// it, slots that are held when the runtime ends stay taken until their leases have ended and a sweep gives them
-    /// back.
+    /// Ends the client and all of its clones, in at most `within`: for a process that is told to stop.
+    /// Without it, slots that are held when the runtime ends stay taken until their leases have ended and a
+    /// sweep gives them back.
     ///
     /// 1. Nothing is granted any more ([`AcquireError::Closed`](crate::AcquireError::Closed)), also not to
     ///    callers that wait.
     /// 2. Tokens in stock go back. Running calls and grants have time to end, until 3 s before the end of
     ///    `within`, or half of it if that is less: their releases and settlements are waited for.
-    /// 3. Calls of slots that still run are cut off ([`LimitError::Closed`](crate::LimitError::Closed)), and the
-    ///    leases of grants that are still held are given back.
+    /// 3. Calls of slots that still run are cut off ([`LimitError::Closed`](crate::LimitError::Closed)), and
+    ///    the leases of grants that are still held are given back.
     ///
     /// The grant of a stream goes back too; its reply is not cut off.
     ///

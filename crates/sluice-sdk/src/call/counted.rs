@@ -64,7 +64,8 @@ pub(crate) fn acquired(inner: &Arc<Inner>, began: Instant, answer: &Result<Outco
         }
         Ok(Outcome::RetryIn(retry)) => {
             refused(inner, retry);
-            let record = |entry: &Entry| count(entry, inner.now(), |handles| handles.acquired_refused().record(took));
+            let record =
+                |entry: &Entry| count(entry, inner.now(), |handles| handles.acquired_refused().record(took));
             with_entry(inner, &retry.dimension, record);
         }
         Err(_) => telemetry::acquire_failed(took),
@@ -75,13 +76,16 @@ pub(crate) fn acquired(inner: &Arc<Inner>, began: Instant, answer: &Result<Outco
 pub(crate) fn granted(inner: &Arc<Inner>, grant: &Grant, source: Option<Source>) {
     let at = inner.now();
     for part in grant.parts() {
-        count(&part.entry, at, |handles| handles.granted(source.unwrap_or_else(|| source_of(part))).increment(1));
+        count(&part.entry, at, |handles| {
+            handles.granted(source.unwrap_or_else(|| source_of(part))).increment(1)
+        });
         noted_use::granted(inner, part);
     }
 }
 
 pub(crate) fn refused(inner: &Inner, retry: &RetryIn) {
-    let refused = |entry: &Entry| count(entry, inner.now(), |handles| handles.refused(retry.reason).increment(1));
+    let refused =
+        |entry: &Entry| count(entry, inner.now(), |handles| handles.refused(retry.reason).increment(1));
     with_entry(inner, &retry.dimension, refused);
 }
 

@@ -13,8 +13,8 @@ use crate::vendor::penalize::PenalizeError;
 /// What the limiter did not do, and why: the error of everything that belongs to a
 /// [`slot`](crate::Client::slot). All other errors of a client convert into it.
 ///
-/// The error of a slot's closure must be `From<LimitError>`. An error enum with a variant `#[from] LimitError`
-/// is, and so are `Box<dyn Error + Send + Sync>` and this type itself.
+/// The error of a slot's closure must be `From<LimitError>`. An error enum with a variant `#[from]
+/// LimitError` is, and so are `Box<dyn Error + Send + Sync>` and this type itself.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -56,8 +56,8 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// In how many seconds another try is worthwhile, for `Retry-After` or SQS's `DelaySeconds`: for a refusal,
-    /// [`RetryIn::delay_seconds`]; for any other error, one.
+    /// In how many seconds another try is worthwhile, for `Retry-After` or SQS's `DelaySeconds`: for a
+    /// refusal, [`RetryIn::delay_seconds`]; for any other error, one.
     #[must_use]
     pub fn delay_seconds(&self) -> u32 {
         match self {

@@ -18,9 +18,9 @@ use crate::lane::settle;
 use crate::vendor::rate_limited::Reply;
 use crate::vendor::reply::Usage;
 
-/// A grant that a task of the client holds, for a reply whose body is read after the function that asked for the grant
-/// has returned: see [`Grant::hold`]. Its leases are renewed meanwhile. If dropped, the call ends as by
-/// [`end`](Self::end) without a use.
+/// A grant that a task of the client holds, for a reply whose body is read after the function that asked for
+/// the grant has returned: see [`Grant::hold`]. Its leases are renewed meanwhile. If dropped, the call ends
+/// as by [`end`](Self::end) without a use.
 #[derive(Debug)]
 #[must_use = "a held grant that is dropped ends its call, and states no use"]
 pub struct HeldGrant {
@@ -40,15 +40,15 @@ enum CallEnd {
     BrokeOff(Vec<u8>, Usage),
 }
 
-/// The end of a held call, under way: ready when the grant is given back. It need not be waited for, and goes on if
-/// dropped.
+/// The end of a held call, under way: ready when the grant is given back. It need not be waited for, and goes
+/// on if dropped.
 #[derive(Debug)]
 pub struct Ending(JoinHandle<()>);
 
 impl Grant {
-    /// Hands the grant to a task of the client, which holds it until [`HeldGrant::end`]. `reply` is what is known of
-    /// the vendor's reply: its head, with an empty body, or all of it. It is applied as by [`Grant::reply`](Self::reply),
-    /// while the caller goes on.
+    /// Hands the grant to a task of the client, which holds it until [`HeldGrant::end`]. `reply` is what is
+    /// known of the vendor's reply: its head, with an empty body, or all of it. It is applied as by
+    /// [`Grant::reply`](Self::reply), while the caller goes on.
     ///
     /// # Panics
     /// Outside of tokio's runtime, which every grant comes from.
@@ -56,12 +56,16 @@ impl Grant {
         self.hold_at_most(reply, None)
     }
 
-    /// The same, for `longest` at most: then what the grant holds is given back, whatever the call still does, and
-    /// tokens stay taken. For connections that never end.
+    /// The same, for `longest` at most: then what the grant holds is given back, whatever the call still
+    /// does, and tokens stay taken. For connections that never end.
     ///
     /// # Panics
     /// As [`hold`](Self::hold).
-    pub fn hold_at_most(self, reply: Option<http::Response<Vec<u8>>>, longest: Option<Duration>) -> HeldGrant {
+    pub fn hold_at_most(
+        self,
+        reply: Option<http::Response<Vec<u8>>>,
+        longest: Option<Duration>,
+    ) -> HeldGrant {
         self.renew_until(i64::MAX);
         let leases = self.leases().to_vec();
         let inner = Arc::clone(self.inner());
@@ -72,8 +76,8 @@ impl Grant {
 }
 
 impl HeldGrant {
-    /// Ends the call: settles what it used, and gives back what the grant held. Tokens of a dimension without a stated
-    /// use stay taken. A number below zero, or a dimension without tokens in the grant, is logged.
+    /// Ends the call: settles what it used, and gives back what the grant held. Tokens of a dimension without
+    /// a stated use stay taken. A number below zero, or a dimension without tokens in the grant, is logged.
     pub fn end(self, used: impl Into<Usage>) -> Ending {
         self.end_as(CallEnd::Made(used.into()))
     }
@@ -83,8 +87,8 @@ impl HeldGrant {
         self.end_as(CallEnd::Failed)
     }
 
-    /// Ends a call that the vendor broke off with the error `event`, after a head that promised success: if that is a
-    /// refusal because of load, the fleet reacts as by [`Grant::reply`].
+    /// Ends a call that the vendor broke off with the error `event`, after a head that promised success: if
+    /// that is a refusal because of load, the fleet reacts as by [`Grant::reply`].
     pub fn broke_off(self, event: Vec<u8>, used: impl Into<Usage>) -> Ending {
         self.end_as(CallEnd::BrokeOff(event, used.into()))
     }

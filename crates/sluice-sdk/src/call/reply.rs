@@ -15,10 +15,10 @@ impl Grant {
     /// [`Client::on_rate_limited`](crate::Client::on_rate_limited) does, and charges the call what its vendor
     /// counts of a refused call when the grant is released.
     ///
-    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without a body,
-    /// some refusals are read as an ordinary rate limit. For `usage` see [`Usage`]. Costs at most one write
-    /// for each dimension whose use differs from what was taken, and one more where the vendor has less left
-    /// than the bucket.
+    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without
+    /// a body, some refusals are read as an ordinary rate limit. For `usage` see [`Usage`]. Costs at most one
+    /// write for each dimension whose use differs from what was taken, and one more where the vendor has less
+    /// left than the bucket.
     ///
     /// # Errors
     /// [`SettleError`] for mistakes of the program. If a bucket cannot be read or written, that is logged
@@ -36,7 +36,9 @@ impl Grant {
         for (dimension, used) in usage.into().0 {
             match self.settle(&dimension, used).await {
                 Ok(_) => {}
-                Err(SettleError::Acquire(error)) => tracing::warn!(event = "settle.failed", dimension, %error),
+                Err(SettleError::Acquire(error)) => {
+                    tracing::warn!(event = "settle.failed", dimension, %error)
+                }
                 Err(error) => settled = settled.and(Err(error)),
             }
         }

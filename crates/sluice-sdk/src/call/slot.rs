@@ -64,7 +64,8 @@ struct SlotState {
     /// The dimensions that were asked for.
     asked: Vec<Dimension>,
     marks: Vec<Mark>,
-    /// The concurrency limits of which it holds slots, each with the share whose they are; `None` is the common line.
+    /// The concurrency limits of which it holds slots, each with the share whose they are; `None` is the
+    /// common line.
     slots: Vec<(Dimension, Option<ShareName>)>,
     /// The concurrency limits that the call counts in.
     counts_in: Vec<Dimension>,
@@ -115,14 +116,15 @@ impl Slot {
     /// details. An error is a failure of the limiter; do not let it fail a call that was made.
     ///
     /// # Errors
-    /// [`LimitError::Acquire`]: a dimension of which the slot holds nothing ([`RequestError::NotHeld`]), a row that
-    /// cannot be read, or a table that does not answer.
+    /// [`LimitError::Acquire`]: a dimension of which the slot holds nothing ([`RequestError::NotHeld`]), a
+    /// row that cannot be read, or a table that does not answer.
     pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, LimitError> {
         let holds_slots = || self.slots_of(dimension).is_some();
         if self.state.basis == Basis::Table && self.mark(dimension).is_none() && !holds_slots() {
             return Err(AcquireError::from(RequestError::NotHeld(dimension.to_owned())).into());
         }
-        Ok(observe::observe_or_spare(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await?)
+        Ok(observe::observe_or_spare(&self.state.inner, dimension, headers, self.mark(dimension).cloned())
+            .await?)
     }
 
     /// Reports the vendor's reply, in one call:
@@ -132,14 +134,14 @@ impl Slot {
     /// - Otherwise the headers are applied to every dimension of the slot, as by [`observe`](Self::observe).
     /// - What the call used is settled when the slot ends, as by [`used`](Self::used).
     ///
-    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without a body,
-    /// some refusals are read as an ordinary rate limit. `usage` names dimensions and amounts, as in
+    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without
+    /// a body, some refusals are read as an ordinary rate limit. `usage` names dimensions and amounts, as in
     /// `("openai#tpm", 812)` or an array of such pairs; `()` if the reply states none. No request is made if
     /// the headers agree with the buckets.
     ///
     /// # Errors
-    /// As for [`used`](Self::used): mistakes of the program. If a bucket cannot be read or written, that is logged
-    /// (`reply.not_applied`) and no error: it must not fail a call that was made.
+    /// As for [`used`](Self::used): mistakes of the program. If a bucket cannot be read or written, that is
+    /// logged (`reply.not_applied`) and no error: it must not fail a call that was made.
     pub async fn reply<'a, H: Headers + 'a>(
         &self,
         reply: impl Into<Reply<'a, H>>,
@@ -149,7 +151,8 @@ impl Slot {
         let let_through = self.state.let_through.iter().filter(|part| part.is_of_table()).map(HeldPart::of);
         let held = self.state.marks.iter().map(HeldPart::of_tokens).chain(slots).chain(let_through).collect();
         let reply = reply.into();
-        // Before the requests, which may be cut off. An error of one does not keep the others from being recorded.
+        // Before the requests, which may be cut off. An error of one does not keep the others from being
+        // recorded.
         let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));
         let recorded = recorded.fold(Ok(()), Result::and);
         if let Some(call) = &mut *self.state.call.lock() {
@@ -193,10 +196,12 @@ impl Slot {
         starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
     }
 
-    /// The line of the limit `dimension` that the call's tokens or slots were taken from, as [`Grant::paid_from`].
+    /// The line of the limit `dimension` that the call's tokens or slots were taken from, as
+    /// [`Grant::paid_from`].
     #[must_use]
     pub fn paid_from(&self, dimension: &str) -> Option<&str> {
-        let slots = || self.slots_of(dimension).map(|(_, share)| share.as_ref().map_or(COMMON, ShareName::as_str));
+        let slots =
+            || self.slots_of(dimension).map(|(_, share)| share.as_ref().map_or(COMMON, ShareName::as_str));
         let of = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
         of.map(Mark::paid_from).or_else(slots)
     }
@@ -290,7 +295,8 @@ impl SlotBuilder {
     }
 }
 
-/// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without one.
+/// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without
+/// one.
 fn concurrency_of(grant: &Grant) -> Vec<Dimension> {
     let is_concurrent = |part: &&Part| match part.hold {
         Hold::Slots(_) | Hold::Inline(_) => true,

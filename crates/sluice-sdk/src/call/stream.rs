@@ -165,8 +165,8 @@ impl<S: TryStream> GrantedStream<S> {
     }
 
     /// Ends the call if no piece is read for `idle`: because the vendor sends none, or because the reader has
-    /// stalled and would keep its slot for ever. The reply is dropped, the slots come back, and tokens without a
-    /// stated use stay taken. The reader then gets one error, [`LimitError::Idle`], and the end.
+    /// stalled and would keep its slot for ever. The reply is dropped, the slots come back, and tokens
+    /// without a stated use stay taken. The reader then gets one error, [`LimitError::Idle`], and the end.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -187,7 +187,8 @@ impl<S: TryStream> GrantedStream<S> {
         S::Error: From<LimitError>,
     {
         self.idle_error = Some(Box::new(|idle| LimitError::Idle(idle).into()));
-        let watching = tokio::spawn(boxed(end_idle(Arc::downgrade(&self.running), idle.min(LONGEST_SETTING))));
+        let watching =
+            tokio::spawn(boxed(end_idle(Arc::downgrade(&self.running), idle.min(LONGEST_SETTING))));
         self.watching = Some(watching.abort_handle());
         self
     }

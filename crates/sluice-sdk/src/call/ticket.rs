@@ -44,7 +44,11 @@ const BOOKING_TIME: Duration = Duration::from_secs(1);
 
 /// Takes what is asked for, or books what refuses, up to `within` ahead. A start that is not now becomes a
 /// ticket.
-pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
+pub(crate) async fn book(
+    inner: &Arc<Inner>,
+    asks: Vec<Ask>,
+    within: Duration,
+) -> Result<Outcome, AcquireError> {
     let lease = inner.config.lease_ttl;
     // The caller receives its start and leaves: it does not stay in the queue.
     let terms = Terms {

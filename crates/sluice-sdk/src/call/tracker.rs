@@ -80,8 +80,8 @@ impl ReservationError {
 /// [`release_stale`](Self::release_stale) if no task runs between invocations, as in a Lambda. Without
 /// either, forgotten grants stay until the tracker is full.
 ///
-/// The leases of grants that are not stale are renewed, whether or not the task runs. A lease that is gone, as
-/// after a freeze, is logged once (`lease.gone`); its grant stays, since its call may be under way.
+/// The leases of grants that are not stale are renewed, whether or not the task runs. A lease that is gone,
+/// as after a freeze, is logged once (`lease.gone`); its grant stays, since its call may be under way.
 ///
 /// ```no_run
 /// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -138,7 +138,12 @@ impl ReservationTracker {
     /// # Errors
     /// [`ReservationError`], with the grant, if there still is no room or the key is in use. A grant under
     /// the key is never replaced: its call may be under way, and would end with the wrong grant.
-    pub fn store(&self, request: &str, bucket: &str, grant: Grant) -> Result<ReservationId, ReservationError> {
+    pub fn store(
+        &self,
+        request: &str,
+        bucket: &str,
+        grant: Grant,
+    ) -> Result<ReservationId, ReservationError> {
         let age = i64::try_from(self.shared.config.max_reservation_age.as_micros()).unwrap_or(i64::MAX);
         grant.renew_until(self.shared.clock.steady_micros().saturating_add(age));
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
@@ -151,8 +156,12 @@ impl ReservationTracker {
             grant.renew_as_set();
             let grant = Box::new(grant);
             match refused {
-                NotStored::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
-                NotStored::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
+                NotStored::AtCapacity => {
+                    ReservationError::AtCapacity { capacity: self.shared.capacity(), grant }
+                }
+                NotStored::Taken => {
+                    ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant }
+                }
             }
         })
     }
@@ -246,7 +255,9 @@ impl Shared {
     /// The time by the steady clock, so that no grant in use becomes stale when this machine's clock is set.
     fn now(&self) -> Timestamp {
         let (began, steady) = self.began;
-        Timestamp::from_micros(began.micros().saturating_add(self.clock.steady_micros().saturating_sub(steady)))
+        Timestamp::from_micros(
+            began.micros().saturating_add(self.clock.steady_micros().saturating_sub(steady)),
+        )
     }
 
     fn capacity(&self) -> usize {

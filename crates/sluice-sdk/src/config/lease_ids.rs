@@ -6,10 +6,10 @@ use std::sync::Arc;
 use sluice_core::{LeaseId, TicketId};
 
 /// Draws ids that no other process draws: if an id existed before, it would be taken for this client's own.
-/// The default for the key of a row is a UUID (version 7) in 22 characters. The default for an inline lease is
-/// 72 random bits in 12 characters: such an id is unique only within one bucket's row, and each write pays for
-/// the length of that row. With 200 leases in the row and a million takes a second, two leases would share an
-/// id once in 700,000 years (2^72 / 200 / 10^6 seconds).
+/// The default for the key of a row is a UUID (version 7) in 22 characters. The default for an inline lease
+/// is 72 random bits in 12 characters: such an id is unique only within one bucket's row, and each write pays
+/// for the length of that row. With 200 leases in the row and a million takes a second, two leases would
+/// share an id once in 700,000 years (2^72 / 200 / 10^6 seconds).
 #[derive(Clone, Default)]
 pub(crate) struct LeaseIds(Option<Arc<Draw>>);
 
@@ -75,7 +75,8 @@ mod tests {
     #[test]
     fn ids_are_short_and_unlike_each_other() {
         let ids = LeaseIds::default();
-        for (next, length) in [(LeaseIds::next as fn(&LeaseIds) -> LeaseId, 22), (LeaseIds::next_inline, 12)] {
+        for (next, length) in [(LeaseIds::next as fn(&LeaseIds) -> LeaseId, 22), (LeaseIds::next_inline, 12)]
+        {
             let drawn: HashSet<_> = (0..1_000).map(|_| next(&ids)).collect();
             assert_eq!(drawn.len(), 1_000);
             assert!(drawn.iter().all(|id| id.as_str().len() == length));

@@ -16,9 +16,9 @@ pub enum OnUnavailable {
     /// This share of each limit that the process has read, counted in the process. With as many processes as
     /// shares, the vendor's limit holds.
     Share(Factor),
-    /// The same with an equal share for each process: as many as noted a use of the bucket in the last five to ten
-    /// minutes ([`ClientBuilder::note_use`](crate::ClientBuilder::note_use)). The error, for a process that has not
-    /// noted any: its first note is due after a minute.
+    /// The same with an equal share for each process: as many as noted a use of the bucket in the last five
+    /// to ten minutes ([`ClientBuilder::note_use`](crate::ClientBuilder::note_use)). The error, for a process
+    /// that has not noted any: its first note is due after a minute.
     EqualShare,
 }
 

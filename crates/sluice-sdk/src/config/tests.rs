@@ -9,7 +9,10 @@ fn there_is_no_silent_default_table() {
     assert_eq!(with(&[]).unwrap_err(), ConfigError::NoTable);
     assert_eq!(with(&[("SLUICE_TABLE_NAME", "")]).unwrap_err(), ConfigError::NoTable);
     assert_eq!(with(&[("SLUICE_ENV", "pre")]).unwrap().connection.table, "ontopix-vendor-buckets-pre");
-    assert_eq!(with(&[("SLUICE_ENV", "pre"), ("SLUICE_TABLE_NAME", "mine")]).unwrap().connection.table, "mine");
+    assert_eq!(
+        with(&[("SLUICE_ENV", "pre"), ("SLUICE_TABLE_NAME", "mine")]).unwrap().connection.table,
+        "mine"
+    );
 }
 
 #[test]
@@ -101,7 +104,10 @@ fn every_variable_is_read() {
     assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
     assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
     assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
-    assert_eq!((config.debt, with(&[("SLUICE_ENV", "sandbox")]).unwrap().debt), (Debt::Uncapped, Debt::Capped));
+    assert_eq!(
+        (config.debt, with(&[("SLUICE_ENV", "sandbox")]).unwrap().debt),
+        (Debt::Uncapped, Debt::Capped)
+    );
     assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
     assert_eq!("share".parse(), Ok(OnUnavailable::EqualShare));
     for wrong in ["", "share:", "share:2", "Share"] {

@@ -83,12 +83,21 @@ struct LeaseState {
 
 impl HeldLeases {
     /// The leases of `parts`; `None` if they have none.
-    pub(crate) fn of(inner: &Arc<Inner>, parts: &[Part], length: Duration, renews: bool) -> Option<Arc<Self>> {
+    pub(crate) fn of(
+        inner: &Arc<Inner>,
+        parts: &[Part],
+        length: Duration,
+        renews: bool,
+    ) -> Option<Arc<Self>> {
         let ends = parts.iter().filter_map(Part::lease_ends).min()?;
         let parts = parts.iter().filter(|part| part.lease_ends().is_some()).cloned().collect();
         Some(Arc::new(Self {
             inner: Arc::clone(inner),
-            state: Mutex::new(LeaseState { parts, token: Some(inner.background.token()), ..LeaseState::default() }),
+            state: Mutex::new(LeaseState {
+                parts,
+                token: Some(inner.background.token()),
+                ..LeaseState::default()
+            }),
             length,
             ends: AtomicI64::new(ends.micros()),
             renewed_until: AtomicI64::new(if renews { i64::MAX } else { i64::MIN }),
@@ -118,7 +127,8 @@ impl HeldLeases {
     /// Whether the lease of `part` was found gone.
     pub(crate) fn is_gone(&self, part: &Part) -> bool {
         let state = self.state.lock();
-        !state.gone.is_empty() && renewal(part, Timestamp::default()).is_some_and(|(key, _)| state.gone.contains(&key))
+        !state.gone.is_empty()
+            && renewal(part, Timestamp::default()).is_some_and(|(key, _)| state.gone.contains(&key))
     }
 
     /// Whether half of their time has passed. If the time is not known, the leases may end at any moment.
@@ -159,9 +169,9 @@ impl HeldLeases {
         if state.has_ended {
             return;
         }
-        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts)
-            .into_iter()
-            .partition(|part| renewal(part, Timestamp::default()).is_some_and(|(key, _)| gone.contains(&key)));
+        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts).into_iter().partition(|part| {
+            renewal(part, Timestamp::default()).is_some_and(|(key, _)| gone.contains(&key))
+        });
         state.parts = kept;
         for part in lost {
             let Some((key, _)) = renewal(&part, Timestamp::default()) else { continue };
@@ -176,8 +186,8 @@ impl HeldLeases {
         }
     }
 
-    /// Ends the renewals: the leases are about to be given back. Returns false if that was done already, because
-    /// the client was closed.
+    /// Ends the renewals: the leases are about to be given back. Returns false if that was done already,
+    /// because the client was closed.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.has_ended = true;
@@ -260,7 +270,9 @@ async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
         // Setting the same end twice equals setting it once. A failed condition may show a later end.
         let outcome = match inner.patient.update(&update, Resend::Always).await {
             Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
-            Ok(Written::ConditionFailed(Some(row))) if still_holds(part, &row) => telemetry::RenewalOutcome::Renewed,
+            Ok(Written::ConditionFailed(Some(row))) if still_holds(part, &row) => {
+                telemetry::RenewalOutcome::Renewed
+            }
             Ok(Written::ConditionFailed(_)) => {
                 renewed.gone.push(key);
                 telemetry::RenewalOutcome::Gone
@@ -283,7 +295,9 @@ fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
             let update = sluice_core::renew_inline(dimension.to_string(), &inline.id, ends);
             Some((format!("{dimension}/{}", inline.id.as_str()), update))
         }
-        _ => part.lease().map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
+        _ => part
+            .lease()
+            .map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
     }
 }
 

@@ -22,9 +22,16 @@ pub enum Outcome {
 impl Outcome {
     /// Creates the outcome of an attempt that granted or refused. If `renews` is true, the client extends the
     /// leases by `lease_for`.
-    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<UnclaimedGrant>, lease_for: Duration, renews: bool) -> Self {
+    pub(crate) fn of(
+        inner: &Arc<Inner>,
+        taken: Taken<UnclaimedGrant>,
+        lease_for: Duration,
+        renews: bool,
+    ) -> Self {
         match taken {
-            Taken::Granted(unclaimed) => Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for, renews)),
+            Taken::Granted(unclaimed) => {
+                Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for, renews))
+            }
             Taken::Refused(retry) => Self::RetryIn(retry),
         }
     }

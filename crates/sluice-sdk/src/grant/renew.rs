@@ -26,8 +26,9 @@ const AT_ONCE: usize = 64;
 
 impl Grant {
     /// Extends the grant's leases to one lease time from now, and never shortens them; no leases, no request.
-    /// The client does so by itself, unless [`ClientBuilder::renew_leases`](crate::ClientBuilder::renew_leases)
-    /// is off. Takes at most a request (4.2 s) for each lease, and one more if DynamoDB's time is not known.
+    /// The client does so by itself, unless
+    /// [`ClientBuilder::renew_leases`](crate::ClientBuilder::renew_leases) is off. Takes at most a request
+    /// (4.2 s) for each lease, and one more if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`RenewError::LeaseGone`] if a lease ended and was given back: stop calling the vendor, or know that
@@ -52,8 +53,8 @@ struct Kept {
     running: Vec<Id>,
 }
 
-/// The task of a runtime. If it ends in any other way than by itself, as with its runtime, the next grant there
-/// starts another.
+/// The task of a runtime. If it ends in any other way than by itself, as with its runtime, the next grant
+/// there starts another.
 struct RenewalTask {
     keeper: Arc<Keeper>,
     runtime: Id,

@@ -19,8 +19,9 @@ impl Grant {
     /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
     /// back. What was used in addition is taken now, if need be as a debt, which refill pays before the next
     /// grant. A debt ends at minus the capacity ([`Settled::Capped`]), unless
-    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off. If the vendor counts tokens when a call
-    /// arrives ([`Counted::OnArrival`], as OpenAI and Azure do), nothing goes back: the vendor does not return it either.
+    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off. If the vendor counts tokens when a
+    /// call arrives ([`Counted::OnArrival`], as OpenAI and Azure do), nothing goes back: the vendor does not
+    /// return it either.
     ///
     /// Costs one write, shared with calls that are settled meanwhile; none if the call used what it counts
     /// as. A later call (as while a stream runs) counts from the value settled before. The write is never
@@ -33,7 +34,11 @@ impl Grant {
     /// # Errors
     /// [`SettleError`]: a dimension that the grant does not hold, a concurrency limit, a number below zero,
     /// or a table that does not answer.
-    pub async fn settle(&mut self, dimension: &str, used: impl Into<Quantity>) -> Result<Settled, SettleError> {
+    pub async fn settle(
+        &mut self,
+        dimension: &str,
+        used: impl Into<Quantity>,
+    ) -> Result<Settled, SettleError> {
         let used = parse(dimension, &used.into())?;
         let (inner, basis) = (Arc::clone(self.inner()), self.basis());
         let Some(part) = self.part_mut(dimension) else {
@@ -48,14 +53,16 @@ impl Grant {
         part.used = None;
         let used = as_vendor_counts(part, used);
         match settle_part(&inner, part, used).await {
-            Err(error) if error.is_of_table() => shadow::or_in_shadow(&inner, Err(error), || Settled::AsTaken),
+            Err(error) if error.is_of_table() => {
+                shadow::or_in_shadow(&inner, Err(error), || Settled::AsTaken)
+            }
             settled => settled,
         }
     }
 
     /// Ends a failed call: what its vendor does not count goes back, and so does what the grant held. Most
-    /// vendors count the request and none of the tokens: [`Profile`](sluice_vendors::Profile) states what each does, with its
-    /// source. What was settled stays. Takes at most as long as a settle and a release.
+    /// vendors count the request and none of the tokens: [`Profile`](sluice_vendors::Profile) states what
+    /// each does, with its source. What was settled stays. Takes at most as long as a settle and a release.
     ///
     /// # Errors
     /// As for [`Grant::release`]. A settle that fails is logged.
@@ -88,12 +95,15 @@ impl Grant {
     }
 }
 
-/// What the vendor counts for a call that used `used`: at least what was reserved, if it counts when the call arrives,
-/// since what the call does not use does not come back there.
+/// What the vendor counts for a call that used `used`: at least what was reserved, if it counts when the call
+/// arrives, since what the call does not use does not come back there.
 fn as_vendor_counts(part: &Part, used: Amount) -> Amount {
     let is_of_tokens = part.entry.limit().is_some_and(|limit| limit.limit_type() == LimitType::Tokens);
-    let counted =
-        part.entry.vendor.tokens_of(model_of(&part.entry.dimension)).map_or(Counted::Used, |count| count.counted);
+    let counted = part
+        .entry
+        .vendor
+        .tokens_of(model_of(&part.entry.dimension))
+        .map_or(Counted::Used, |count| count.counted);
     if is_of_tokens && counted == Counted::OnArrival { used.max(part.cost.amount()) } else { used }
 }
 

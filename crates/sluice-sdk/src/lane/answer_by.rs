@@ -27,17 +27,17 @@ impl<'a> AnswerBy<'a> {
         Self { inner, heard: inner.store.heard(), until, has_more_time: false }
     }
 
-    /// Waits for `work`, until the time for the answer has passed. What `work` has sent goes on: its grant goes to
-    /// the next in the queue, or back. A caller gets more time once: for credentials that are fetched, or if its
-    /// process stood still.
+    /// Waits for `work`, until the time for the answer has passed. What `work` has sent goes on: its grant
+    /// goes to the next in the queue, or back. A caller gets more time once: for credentials that are
+    /// fetched, or if its process stood still.
     ///
     /// # Errors
     /// If DynamoDB has answered anything since the caller came, `Contended`; otherwise `Unavailable`.
     pub(crate) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut work = pin!(work);
         loop {
-            // Polls the work first, and once: an answer that needs no request sets no timer, and a leader that yields to
-            // other callers is not polled again at once.
+            // Polls the work first, and once: an answer that needs no request sets no timer, and a leader
+            // that yields to other callers is not polled again at once.
             if let Ok(answer) = timeout_at(self.until, &mut work).await {
                 return Ok(answer);
             }

@@ -26,7 +26,12 @@ pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send +
 
 /// As [`submit`], for one dimension whose bucket is known. This is the usual case: it needs no list and
 /// parses no name.
-pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
+pub(crate) fn submit_one(
+    inner: &Arc<Inner>,
+    entry: Arc<Entry>,
+    cost: Option<Cost>,
+    terms: Terms,
+) -> Submitted<'_> {
     Box::pin(async move {
         let asked = Arc::clone(&entry);
         if inner.config.mode.is_shadow() {
@@ -50,7 +55,9 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
         let taking = async {
             let answer = take_asked(inner, asks, terms).await;
             match &answer {
-                Err(error) if slot_lines::is_share_gone(inner, error).await => take_asked(inner, asks, terms).await,
+                Err(error) if slot_lines::is_share_gone(inner, error).await => {
+                    take_asked(inner, asks, terms).await
+                }
                 _ => answer,
             }
         };
@@ -66,8 +73,8 @@ async fn take_asked(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> LaneAnswe
     }
 }
 
-/// As [`submit`], for a ticket, and for dimensions that were looked up before. A grant that this process makes
-/// during an outage cannot become a ticket, so it books nothing ahead.
+/// As [`submit`], for a ticket, and for dimensions that were looked up before. A grant that this process
+/// makes during an outage cannot become a ticket, so it books nothing ahead.
 pub(crate) fn book<'a>(
     inner: &'a Arc<Inner>,
     asks: &'a [Ask],
@@ -77,21 +84,30 @@ pub(crate) fn book<'a>(
     Box::pin(async move {
         let answer = match wants {
             Ok(wants) => match slot_lines::take(inner, &wants, terms).await {
-                Err(error) if slot_lines::is_share_gone(inner, &error).await => take_asked(inner, asks, terms).await,
+                Err(error) if slot_lines::is_share_gone(inner, &error).await => {
+                    take_asked(inner, asks, terms).await
+                }
                 answer => answer,
             },
             Err(error) => Err(error),
         };
         let is_out = matches!(&answer, Err(AcquireError::Store(error)) if error.is_unavailable());
         match finish(inner, || asks.to_vec(), Terms { until: None, ..terms }, answer) {
-            Ok(Taken::Refused(retry)) if is_out => Ok(Taken::Refused(retry.with_ticket(Err(NoTicket::Outage)))),
+            Ok(Taken::Refused(retry)) if is_out => {
+                Ok(Taken::Refused(retry.with_ticket(Err(NoTicket::Outage))))
+            }
             answer => answer,
         }
     })
 }
 
 /// Returns the answer to a caller of [`book`] whose time is over.
-pub(crate) fn book_not_in_time(inner: &Arc<Inner>, asks: &[Ask], terms: Terms, error: StoreError) -> LaneAnswer {
+pub(crate) fn book_not_in_time(
+    inner: &Arc<Inner>,
+    asks: &[Ask],
+    terms: Terms,
+    error: StoreError,
+) -> LaneAnswer {
     let answer = finish(inner, || asks.to_vec(), Terms { until: None, ..terms }, Err(error.into()))?;
     Ok(match answer {
         Taken::Refused(retry) => Taken::Refused(retry.with_ticket(Err(NoTicket::Contended))),
@@ -100,7 +116,12 @@ pub(crate) fn book_not_in_time(inner: &Arc<Inner>, asks: &[Ask], terms: Terms, e
 }
 
 /// Returns the answer for the caller. An outage may be answered locally.
-fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: LaneAnswer) -> LaneAnswer {
+fn finish(
+    inner: &Arc<Inner>,
+    asks: impl FnOnce() -> Vec<Ask>,
+    terms: Terms,
+    answer: LaneAnswer,
+) -> LaneAnswer {
     let answer = match answer {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {

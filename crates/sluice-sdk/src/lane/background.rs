@@ -21,8 +21,8 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Checks that a caller may begin: it runs in Tokio's runtime, and the client is not closed. The end of the
-    /// client waits for the token. The token comes first: whoever closes the client afterwards sees it.
+    /// Checks that a caller may begin: it runs in Tokio's runtime, and the client is not closed. The end of
+    /// the client waits for the token. The token comes first: whoever closes the client afterwards sees it.
     pub(crate) fn begin(&self) -> Result<TaskTrackerToken, AcquireError> {
         let token = self.tasks.token();
         if self.closing.is_cancelled() {

@@ -65,7 +65,12 @@ struct RowLanes {
 
 impl Cache {
     /// Creates a cache that keeps stock of the buckets in `prefetched` and remembers `most` unused buckets.
-    pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize, vendors: Vendors, warn_at: WarnAt) -> Self {
+    pub(crate) fn new(
+        prefetched: HashSet<Dimension>,
+        most: usize,
+        vendors: Vendors,
+        warn_at: WarnAt,
+    ) -> Self {
         let rows = RowLanes { by_name: HashMap::new(), most: MOST_IDLE_LANES };
         Self {
             entries: RwLock::default(),
@@ -107,7 +112,8 @@ impl Cache {
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
         let (vendor, warn_at) = (Arc::clone(self.vendors.of(dimension)), Arc::clone(&self.warn_at));
-        let entry = Entry::new((dimension.clone(), share.cloned()), vendor, stock, self.named.clone(), warn_at);
+        let entry =
+            Entry::new((dimension.clone(), share.cloned()), vendor, stock, self.named.clone(), warn_at);
         let entry = Arc::new(entry);
         let by_name = match share {
             None => &mut entries.by_name,

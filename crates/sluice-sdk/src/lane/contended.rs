@@ -1,7 +1,7 @@
 //! Whether transactions on a concurrency bucket collide, so that its slots are taken with inline leases.
 //!
-//! A transaction holds the bucket's row for about 16 ms, and makes every other writer of the row fail. A plain
-//! update of the same row takes 4 ms, and makes none fail.
+//! A transaction holds the bucket's row for about 16 ms, and makes every other writer of the row fail. A
+//! plain update of the same row takes 4 ms, and makes none fail.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use sluice_core::{Bucket, Timestamp};
 use tokio::time::Instant;
 
-/// How long a bucket counts as contended after a writer met another. Longer keeps leases out of rows of their own
-/// in quiet times; shorter meets the conflict again.
+/// How long a bucket counts as contended after a writer met another. Longer keeps leases out of rows of their
+/// own in quiet times; shorter meets the conflict again.
 const CONTENDED_FOR: Duration = Duration::from_secs(10);
 
-/// How long callers follow one that moves to the queue for inline leases. After that, the queue itself shows that
-/// somebody waits.
+/// How long callers follow one that moves to the queue for inline leases. After that, the queue itself shows
+/// that somebody waits.
 const FOLLOW_FOR: Duration = Duration::from_secs(1);
 
 /// So many writes of others a second keep a bucket contended: a transaction would meet every sixth of them.
@@ -51,8 +51,8 @@ impl Contended {
         self.0.lock().until = Some(Instant::now() + CONTENDED_FOR);
     }
 
-    /// Notes that a caller of this process waits for slots, and is about to move to the queue for inline leases.
-    /// Callers that come after it go there too.
+    /// Notes that a caller of this process waits for slots, and is about to move to the queue for inline
+    /// leases. Callers that come after it go there too.
     pub(crate) fn note_waiter(&self) {
         let mut state = self.0.lock();
         let until = Instant::now() + FOLLOW_FOR;

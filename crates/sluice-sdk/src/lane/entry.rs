@@ -160,8 +160,11 @@ impl Entry {
         let mut abandoned = self.abandoned.get()?.lock();
         abandoned.retain(|part| part.start_at > now);
         let fits = |part: &Part| part.cost == cost && part.start_at <= latest;
-        let (at, _) =
-            abandoned.iter().enumerate().filter(|(_, part)| fits(part)).min_by_key(|(_, part)| part.start_at)?;
+        let (at, _) = abandoned
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| fits(part))
+            .min_by_key(|(_, part)| part.start_at)?;
         Some(abandoned.swap_remove(at))
     }
 

@@ -28,9 +28,10 @@ type LineKey = (Dimension, Option<ShareName>);
 /// The most lines that are told to have no share: names may come from input.
 const MOST_TOLD: usize = 100;
 
-/// The process's own buckets. When an outage first needs one, it has its part of what the table was last seen to
-/// have: what the process and others took just before counts. With as many processes as parts, their levels add up to
-/// that of the table. After the outage, what was granted here is taken from the table ([`charge`]).
+/// The process's own buckets. When an outage first needs one, it has its part of what the table was last seen
+/// to have: what the process and others took just before counts. With as many processes as parts, their
+/// levels add up to that of the table. After the outage, what was granted here is taken from the table
+/// ([`charge`]).
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
     buckets: Mutex<HashMap<LineKey, Local>>,
@@ -112,14 +113,24 @@ impl Share {
 
 impl Fallback {
     /// Returns the answer to `asks` while DynamoDB is out; `None` if the answer is the error.
-    pub(crate) fn take(&self, inner: &Arc<Inner>, asks: &[Ask], patience: Duration) -> Option<Taken<UnclaimedGrant>> {
+    pub(crate) fn take(
+        &self,
+        inner: &Arc<Inner>,
+        asks: &[Ask],
+        patience: Duration,
+    ) -> Option<Taken<UnclaimedGrant>> {
         let now = inner.now();
         match inner.config.on_unavailable {
             OnUnavailable::Error => None,
-            OnUnavailable::Allow => {
-                Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), Parts::new(), now, Basis::Unchecked)))
+            OnUnavailable::Allow => Some(Taken::Granted(UnclaimedGrant::local(
+                Arc::clone(inner),
+                Parts::new(),
+                now,
+                Basis::Unchecked,
+            ))),
+            OnUnavailable::Share(_) | OnUnavailable::EqualShare => {
+                self.take_share(inner, asks, now, patience)
             }
-            OnUnavailable::Share(_) | OnUnavailable::EqualShare => self.take_share(inner, asks, now, patience),
         }
     }
 
@@ -140,8 +151,9 @@ impl Fallback {
         let outage = inner.store.returns();
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
-            buckets
-                .retain(|_, local| local.goes_on(outage) && local.bucket.level(now) < local.bucket.limit().capacity());
+            buckets.retain(|_, local| {
+                local.goes_on(outage) && local.bucket.level(now) < local.bucket.limit().capacity()
+            });
         }
         let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {

@@ -148,7 +148,9 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
         QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,
-        QueueResult::Answered(InlineOutcome::Released(_)) | QueueResult::Lost => Err(stopped("UpdateItem").into()),
+        QueueResult::Answered(InlineOutcome::Released(_)) | QueueResult::Lost => {
+            Err(stopped("UpdateItem").into())
+        }
         QueueResult::Behind(setback) => behind(inner, std::slice::from_ref(want), setback),
         QueueResult::Late => {
             drop(waiting);

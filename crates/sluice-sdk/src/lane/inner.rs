@@ -94,8 +94,8 @@ impl Inner {
         self.entry_of(dimension, self.config.share.as_ref())
     }
 
-    /// The bucket as a share sees it. A bucket that is known to lack the share is seen from its common line: all such
-    /// callers share its lanes. A share of slots has a row of its own, which is a bucket.
+    /// The bucket as a share sees it. A bucket that is known to lack the share is seen from its common line:
+    /// all such callers share its lanes. A share of slots has a row of its own, which is a bucket.
     pub(crate) fn entry_of(&self, dimension: &Dimension, share: Option<&ShareName>) -> Arc<Entry> {
         if let Some(instead) = share.and_then(|share| self.instead(dimension.as_str(), share.as_str())) {
             return instead;
@@ -108,8 +108,8 @@ impl Inner {
         self.cache.entry(dimension, share, || self.now())
     }
 
-    /// The entry to use instead, if the bucket's row is known to have no line for the share: that of the share's own
-    /// row, or that of the common line if the bucket has no such share.
+    /// The entry to use instead, if the bucket's row is known to have no line for the share: that of the
+    /// share's own row, or that of the common line if the bucket has no such share.
     fn instead(&self, dimension: &str, share: &str) -> Option<Arc<Entry>> {
         let common = self.cache.get(dimension, None)?;
         let bucket = common.reading()?.bucket;
@@ -141,7 +141,8 @@ impl Inner {
         }
     }
 
-    /// As [`entry_for`](Self::entry_for), by names as a caller wrote them; `None` for a bucket that was not met yet.
+    /// As [`entry_for`](Self::entry_for), by names as a caller wrote them; `None` for a bucket that was not
+    /// met yet.
     pub(crate) fn known_entry(&self, dimension: &str, share: Option<&str>) -> Option<Arc<Entry>> {
         let share = share.or_else(|| self.config.share.as_ref().map(ShareName::as_str));
         let share = share.filter(|share| *share != COMMON);
@@ -150,7 +151,8 @@ impl Inner {
 
     /// The bucket as any share sees it that this process has met.
     pub(crate) fn any_entry(&self, dimension: &Dimension) -> Option<Arc<Entry>> {
-        self.known_entry(dimension.as_str(), None).or_else(|| self.cache.entries_of(dimension).into_iter().next())
+        self.known_entry(dimension.as_str(), None)
+            .or_else(|| self.cache.entries_of(dimension).into_iter().next())
     }
 
     /// All that this process knows of a bucket: as each share sees it, the client's own first.

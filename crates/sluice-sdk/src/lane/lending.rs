@@ -10,9 +10,9 @@ use sluice_table::random_wait_around;
 
 use crate::extensions::Extensions;
 
-/// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after each
-/// success: borrowers who compete for what flows in meet about one failure for two successes. A longer time leaves
-/// more of an idle line unused, a shorter one costs more failed writes beside a busy one.
+/// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after
+/// each success: borrowers who compete for what flows in meet about one failure for two successes. A longer
+/// time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -33,14 +33,21 @@ impl Pause {
     }
 }
 
-/// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves there.
-pub(super) fn lender(of_line: &Extensions, bucket: &Bucket, cost: Cost, now: Timestamp) -> Option<(Bucket, Amount)> {
+/// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves
+/// there.
+pub(super) fn lender(
+    of_line: &Extensions,
+    bucket: &Bucket,
+    cost: Cost,
+    now: Timestamp,
+) -> Option<(Bucket, Amount)> {
     if !bucket.has_shares() {
         return None;
     }
     let pauses = of_line.of::<Pauses>();
     let pauses = pauses.0.lock();
-    let is_asked = |lender: &Bucket| pauses.get(&lender.share().cloned()).is_none_or(|pause| pause.until <= now);
+    let is_asked =
+        |lender: &Bucket| pauses.get(&lender.share().cloned()).is_none_or(|pause| pause.until <= now);
     bucket.lenders(cost, now).into_iter().find(|(lender, _)| is_asked(lender))
 }
 

@@ -1,12 +1,14 @@
-//! What this process uses of a bucket, noted in the bucket's load row: at most once a minute, in the background, and
-//! not by a process that uses nothing. Operators see who used what, and the replies tell how many processes there
-//! are, of which each has a share while DynamoDB is out ([`fallback`](super::fallback)).
+//! What this process uses of a bucket, noted in the bucket's load row: at most once a minute, in the
+//! background, and not by a process that uses nothing. Operators see who used what, and the replies tell how
+//! many processes there are, of which each has a share while DynamoDB is out ([`fallback`](super::fallback)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, USE_PERIOD, Use, note_use, note_use_again, period_of_use};
+use sluice_core::{
+    Amount, Cost, NOTE_USE_EVERY, Timestamp, USE_PERIOD, Use, note_use, note_use_again, period_of_use,
+};
 use sluice_table::{Attributes, Resend, StoreError, Written};
 use tokio::runtime::Handle;
 

@@ -15,7 +15,12 @@ use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::want;
 
 /// Takes from the bucket; if the share that pays has gone meanwhile, from the common line.
-pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+pub(super) async fn take_one(
+    inner: &Arc<Inner>,
+    entry: Arc<Entry>,
+    cost: Option<Cost>,
+    terms: Terms,
+) -> LaneAnswer {
     let answer = take_known(inner, Arc::clone(&entry), cost, terms).await;
     match &answer {
         Err(error) if slot_lines::is_share_gone(inner, error).await => {
@@ -29,7 +34,12 @@ pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option
     }
 }
 
-async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+async fn take_known(
+    inner: &Arc<Inner>,
+    mut entry: Arc<Entry>,
+    cost: Option<Cost>,
+    terms: Terms,
+) -> LaneAnswer {
     entry = of_share(inner, entry).await?;
     let limit = match entry.limit() {
         Some(limit) => limit,
@@ -41,7 +51,11 @@ async fn take_known(inner: &Arc<Inner>, mut entry: Arc<Entry>, cost: Option<Cost
 }
 
 /// A caller that waits has a deadline of its own.
-pub(super) async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
+pub(super) async fn in_time(
+    inner: &Inner,
+    terms: Terms,
+    taking: impl Future<Output = LaneAnswer>,
+) -> LaneAnswer {
     match terms.stays {
         true => taking.await,
         false => AnswerBy::new(inner).wait(taking).await?,

@@ -27,8 +27,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if in_one { rows::take(inner, wants, terms).await } else { per_bucket::take(inner, wants, terms).await }
 }
 
-/// Takes a slot with a lease row, unless others take slots of the bucket or wait for them: then with an inline
-/// lease. Two transactions on one row collide, and plain updates do not.
+/// Takes a slot with a lease row, unless others take slots of the bucket or wait for them: then with an
+/// inline lease. Two transactions on one row collide, and plain updates do not.
 async fn take_slot(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entry = &wants[0].entry;
     let terms = Terms { came: entry.extensions.of::<Contended>().place(), ..terms };

@@ -33,8 +33,8 @@ pub(crate) async fn in_parallel<T: Send + 'static>(
     Ok(results)
 }
 
-/// Runs futures in parallel in the caller's task, without a task of their own, and returns their results in order. If
-/// the caller is dropped, so are they.
+/// Runs futures in parallel in the caller's task, without a task of their own, and returns their results in
+/// order. If the caller is dropped, so are they.
 pub(super) async fn in_parallel_here<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp};
+use sluice_core::{
+    Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp,
+};
 use smallvec::SmallVec;
 
 use crate::api::request::{Ask, Payer};
@@ -22,8 +24,8 @@ pub(crate) struct Part {
     pub(crate) used: Option<Amount>,
     /// Whether a renewal found the lease gone, and counted its holder.
     pub(crate) known_gone: bool,
-    /// The borrower's own line, if the tokens were borrowed: `entry` is then the line that lent them. They go back
-    /// there, and the borrower owes what the call uses beyond them.
+    /// The borrower's own line, if the tokens were borrowed: `entry` is then the line that lent them. They go
+    /// back there, and the borrower owes what the call uses beyond them.
     pub(crate) borrower: Option<Arc<Entry>>,
 }
 
@@ -69,7 +71,12 @@ pub(crate) fn line_of(receipt: &RateReceipt) -> &str {
 
 impl Part {
     /// Tokens of another share's line.
-    pub(crate) fn borrowed(lender: &Arc<Entry>, borrower: &Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
+    pub(crate) fn borrowed(
+        lender: &Arc<Entry>,
+        borrower: &Arc<Entry>,
+        receipt: RateReceipt,
+        now: Timestamp,
+    ) -> Self {
         let borrower = Some(Arc::clone(borrower));
         Self { borrower, ..Self::tokens(lender, receipt.cost(), receipt, now, None) }
     }
@@ -93,7 +100,8 @@ impl Part {
         lease: Option<Lease>,
     ) -> Self {
         let start_at = receipt.start_at(now);
-        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
+        let hold =
+            Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
         Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false, borrower: None }
     }
 
@@ -124,7 +132,13 @@ impl Part {
         }
     }
 
-    pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
+    pub(crate) fn inline(
+        entry: &Arc<Entry>,
+        cost: Cost,
+        id: LeaseId,
+        now: Timestamp,
+        ends: Timestamp,
+    ) -> Self {
         Self {
             entry: Arc::clone(entry),
             cost,
@@ -139,7 +153,8 @@ impl Part {
     /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
     /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
-        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. } | Hold::LetThrough { .. })
+        self.used.is_some()
+            || !matches!(self.hold, Hold::Tokens { lease: None, .. } | Hold::LetThrough { .. })
     }
 
     /// The call is over: counts the tokens that it keeps because nobody said what it used.

@@ -32,7 +32,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if let [want] = wants {
         return take_part(inner, want, terms).await;
     }
-    if let Some(until) = terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1) {
+    if let Some(until) =
+        terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1)
+    {
         return take_slots(inner, wants, terms, until).await;
     }
     // All parts join their queues before any of them is waited for.
@@ -64,7 +66,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
             false => RETURN_WAIT,
         };
         // On its own task: if this future is dropped, the parts are still given back.
-        let _ = timeout(kept, tokio::spawn(boxed(async move { give_back_unused(&inner, parts).await }))).await;
+        let _ =
+            timeout(kept, tokio::spawn(boxed(async move { give_back_unused(&inner, parts).await }))).await;
     }
     answer
 }
@@ -88,7 +91,8 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
                 return setback.answer();
             }
             let crowd = wants[at].entry.load.crowd();
-            let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), ..WaitContext::default() });
+            let pause =
+                poll.next(&setback, WaitContext { crowd, until: Some(until), ..WaitContext::default() });
             (first, why) = (at, Some(setback));
             pause_until_return(&inner.store, pause, returns).await;
         }

@@ -1,6 +1,6 @@
-//! How often a process looks at a bucket for its callers. Pure, except for the random draw and the time left; and the
-//! pauses that the return of DynamoDB ends.
-//! The looks of up to 500 processes that wait cost about 500 units a second and bucket, together.
+//! How often a process looks at a bucket for its callers. Pure, except for the random draw and the time left;
+//! and the pauses that the return of DynamoDB ends. The looks of up to 500 processes that wait cost about 500
+//! units a second and bucket, together.
 
 use std::time::Duration;
 
@@ -100,11 +100,14 @@ impl Poll {
         let longest = self.longest(why, context);
         let full = matches!(why, Setback::Refused(retry) if retry.reason == RetryReason::NoFreeSlot);
         let drawn = match why {
-            _ if full && !context.gives_back && context.next_look.is_some() => context.next_look.unwrap_or_default(),
-            // All processes know when a cool-down ends: they spread their looks after it as at a full bucket.
-            Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
-                retry.wait.min(longest).saturating_add(random_wait_up_to(for_crowd(context.crowd).max(SPREAD)))
+            _ if full && !context.gives_back && context.next_look.is_some() => {
+                context.next_look.unwrap_or_default()
             }
+            // All processes know when a cool-down ends: they spread their looks after it as at a full bucket.
+            Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => retry
+                .wait
+                .min(longest)
+                .saturating_add(random_wait_up_to(for_crowd(context.crowd).max(SPREAD))),
             _ => random_wait_up_to(longest),
         };
         let left = context.until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -122,7 +125,8 @@ impl Poll {
         let (looks, setbacks) = (self.looks, self.setbacks);
         let is_contended = matches!(why, Setback::Refused(retry) if retry.reason == RetryReason::Contended);
         self.looks = looks.saturating_add(1);
-        self.setbacks = if is_contended || matches!(why, Setback::Out(_)) { setbacks.saturating_add(1) } else { 0 };
+        self.setbacks =
+            if is_contended || matches!(why, Setback::Out(_)) { setbacks.saturating_add(1) } else { 0 };
         match why {
             Setback::Throttled(_) => self.stretch = (self.stretch * 2).min(self.most_stretched),
             _ => self.relax(),
@@ -136,7 +140,9 @@ impl Poll {
         };
         match context.gives_back {
             true => uncrowded,
-            false => (uncrowded.max(for_crowd(context.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED),
+            false => {
+                (uncrowded.max(for_crowd(context.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED)
+            }
         }
     }
 

@@ -85,7 +85,13 @@ pub(crate) fn take(inner: &Inner, entry: &Arc<Entry>, cost: Option<Cost>) -> Opt
 }
 
 /// Puts a lot into stock. At the end of the lot, gives back what was not used.
-pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, amount: Amount, now: Timestamp) {
+pub(crate) fn add(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    after: Arc<Bucket>,
+    amount: Amount,
+    now: Timestamp,
+) {
     let Some(stock) = &entry.stock else { return };
     // Another reply may have come first, and shown a cool-down or that the bucket is gone.
     let is_usable = |known: BucketReading| known.bucket.blocked_until().is_none_or(|until| until <= now);

@@ -197,7 +197,11 @@ impl<Q, A> Lane<Q, A> {
     }
 
     /// Joins the end of the queue. If nobody serves the lane, `serve` creates the service.
-    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Leader<Q, A>) -> Service) -> WaitHandle<A> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        ask: Q,
+        serve: impl FnOnce(Leader<Q, A>) -> Service,
+    ) -> WaitHandle<A> {
         self.enter(self.queue(), ask, serve)
     }
 

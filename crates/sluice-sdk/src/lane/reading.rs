@@ -21,8 +21,8 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<BucketReading,
     }
 }
 
-/// The entry that callers of a share take from, of the entry that they found by its name: the row of a share of slots
-/// may not be known before the first reading.
+/// The entry that callers of a share take from, of the entry that they found by its name: the row of a share
+/// of slots may not be known before the first reading.
 pub(crate) async fn of_share(inner: &Inner, entry: Arc<Entry>) -> Result<Arc<Entry>, AcquireError> {
     let Some(share) = &entry.share else { return Ok(entry) };
     let bucket = known(inner, &entry).await?.bucket;
@@ -67,8 +67,10 @@ async fn read_once(
 }
 
 fn not_read(entry: &Entry) -> AcquireError {
-    let message =
-        format!("the row of {} was not read in time: the callers that began to read it left", entry.dimension);
+    let message = format!(
+        "the row of {} was not read in time: the callers that began to read it left",
+        entry.dimension
+    );
     StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }.into()
 }
 
@@ -83,7 +85,11 @@ pub(crate) fn check_not_missing(inner: &Inner, entry: &Entry) -> Result<(), Acqu
 
 /// Returns the bucket as a reply within the last `span` showed it, or reads it now. Callers that come at once
 /// share one read.
-pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<BucketReading, AcquireError> {
+pub(crate) async fn known_since(
+    inner: &Inner,
+    entry: &Entry,
+    span: Duration,
+) -> Result<BucketReading, AcquireError> {
     let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
     match young() {
         Some(reading) => Ok(reading),
@@ -139,5 +145,8 @@ pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
 }
 
 fn unknown_dimension(inner: &Inner, entry: &Entry) -> AcquireError {
-    AcquireError::UnknownDimension { dimension: entry.dimension.clone(), table: inner.store.table().to_owned() }
+    AcquireError::UnknownDimension {
+        dimension: entry.dimension.clone(),
+        table: inner.store.table().to_owned(),
+    }
 }

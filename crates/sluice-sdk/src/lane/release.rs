@@ -130,7 +130,11 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Resul
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.
-async fn release_together(inner: &Inner, entry: &Entry, waiters: Vec<ReleaseWaiter>) -> Result<(), StoreError> {
+async fn release_together(
+    inner: &Inner,
+    entry: &Entry,
+    waiters: Vec<ReleaseWaiter>,
+) -> Result<(), StoreError> {
     let Some(last) = waiters.last() else { return Ok(()) };
     // The last caller has the youngest reading of the capacity.
     let bucket = Arc::clone(&last.ask.bucket);
@@ -200,13 +204,19 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
                 match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = parse(&part.entry, &row);
-                        bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));
+                        bucket
+                            .into_iter()
+                            .for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));
                     }
                     // Others have booked behind this start, so it is kept for the next caller of this
                     // process, if one comes in time.
-                    Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),
+                    Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => {
+                        part.entry.abandon(part.clone())
+                    }
                     Ok(Written::ConditionFailed(_)) => {}
-                    Err(error) => tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error),
+                    Err(error) => {
+                        tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error)
+                    }
                 }
             }
             if let Err(error) = release_part(&inner, &part).await {
@@ -227,7 +237,12 @@ pub(crate) enum Use {
 }
 
 /// Gives `parts` back on a task of its own, and then says whether they are back, as far as it is known.
-pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use, then: impl FnOnce(bool) + Send + 'static) {
+pub(crate) fn spawn_give_back(
+    inner: &Arc<Inner>,
+    parts: Parts,
+    used: Use,
+    then: impl FnOnce(bool) + Send + 'static,
+) {
     if parts.is_empty() {
         return;
     }

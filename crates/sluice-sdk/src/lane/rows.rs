@@ -56,7 +56,9 @@ impl RowAsk {
         let now = unclaimed.now();
         let (until, latest) = (now.after(self.terms.lease), now.after(self.terms.patience()));
         let fits = |(part, cost): (&Part, &Cost)| {
-            part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
+            part.cost == *cost
+                && part.start_at <= latest
+                && part.lease_ends().is_none_or(|ends| ends >= until)
         };
         !self.borrows()
             && unclaimed.parts().len() == self.costs.len()
@@ -82,7 +84,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     };
     let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
     let waiting: Vec<_> = slots.map(|want| WaitingForSlot::join(&want.entry, want.cost)).collect();
-    let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
+    let serve = |leader| -> Service {
+        Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader))
+    };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));
     match lane.take(|| ask.clone(), stays, serve).await {
         QueueResult::Answered(answer) => answer,
@@ -95,13 +99,22 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     }
 }
 
-async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, LaneAnswer>) {
+async fn serve(
+    inner: Arc<Inner>,
+    entries: Vec<Arc<Entry>>,
+    lane: Arc<RowLane>,
+    leader: Leader<RowAsk, LaneAnswer>,
+) {
     let _serving = inner.background.token();
     let (inner, entries, lane) = (&inner, &entries, &lane);
-    let batch = |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
+    let batch =
+        |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
     let others = || Others { crowd: crowd(), next_look: None };
-    round::lead(inner, leader, Poll::default(), batch, others, || entries.iter().for_each(|entry| entry.doubt())).await;
+    round::lead(inner, leader, Poll::default(), batch, others, || {
+        entries.iter().for_each(|entry| entry.doubt())
+    })
+    .await;
 }
 
 /// Returns the name of a set of dimensions, each with its share.

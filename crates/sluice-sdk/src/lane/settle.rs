@@ -53,7 +53,9 @@ pub enum SettleError {
     #[error("{0} is a concurrency limit, and there is nothing to settle: release the grant")]
     Concurrency(Dimension),
     /// The slot has ended: what its call used was settled then.
-    #[error("the slot has ended, and what its call used of {0} is settled: report the use before the closure returns")]
+    #[error(
+        "the slot has ended, and what its call used of {0} is settled: report the use before the closure returns"
+    )]
     Ended(Dimension),
     /// The amount is below zero, or not a number.
     #[error("{used} cannot be what a call used of {dimension}: it must be 0 or a number above 0 ({source})")]
@@ -99,7 +101,9 @@ impl SettleError {
     /// Whether it is certain that nothing was changed, so that the settlement may be tried again.
     pub(super) fn is_without_effect(&self) -> bool {
         match self {
-            Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => !maybe_applied,
+            Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => {
+                !maybe_applied
+            }
             _ => true,
         }
     }
@@ -128,7 +132,11 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
     }
 }
 
-pub(crate) async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+pub(crate) async fn settle_part(
+    inner: &Arc<Inner>,
+    part: &mut Part,
+    used: Amount,
+) -> Result<Settled, SettleError> {
     let settled = settle_unmeasured(inner, part, used).await;
     if let Ok(Settled::Capped { taken, not_charged }) = settled {
         capped::warn(&part.entry, used, part.cost.amount(), taken, not_charged);
@@ -148,7 +156,11 @@ const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
     }
 }
 
-async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+async fn settle_unmeasured(
+    inner: &Arc<Inner>,
+    part: &mut Part,
+    used: Amount,
+) -> Result<Settled, SettleError> {
     let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
         return match part.hold {
             // A grant from the process's own share is not worth settling while DynamoDB is out.
@@ -175,7 +187,8 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
     *counts = used;
     let settle = Settle { receipt: receipt.clone(), counted, surplus };
     // What was borrowed goes back to its lender; what was used beyond it is the borrower's.
-    let entry = if surplus > Amount::ZERO { &part.entry } else { part.borrower.as_ref().unwrap_or(&part.entry) };
+    let entry =
+        if surplus > Amount::ZERO { &part.entry } else { part.borrower.as_ref().unwrap_or(&part.entry) };
     match in_lane(inner, entry, settle).await {
         // What found no room, or was not charged, may be settled later.
         Ok(change) => {
@@ -204,7 +217,11 @@ fn outcome(entry: &Entry, surplus: Amount, change: Amount) -> Settled {
 }
 
 /// Settles a call in the lane of its bucket. Returns the change of the bucket.
-pub(super) async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
+pub(super) async fn in_lane(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    settle: Settle,
+) -> Result<Amount, SettleError> {
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
     let settled = entry.settles.give(|| settle.clone(), serve).await;
     settled.unwrap_or_else(|| Err(AcquireError::Store(stopped("UpdateItem")).into()))
@@ -217,9 +234,9 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Resu
     chunks::lead(leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
 }
 
-/// Answers all `waiters` of a batch that `began` then. Returns the error if DynamoDB is out, and the batch has no
-/// time for one more attempt: all of its callers share the time of one request. A settlement is not sent again
-/// after an ambiguous reply, so one lost reply is no outage.
+/// Answers all `waiters` of a batch that `began` then. Returns the error if DynamoDB is out, and the batch
+/// has no time for one more attempt: all of its callers share the time of one request. A settlement is not
+/// sent again after an ambiguous reply, so one lost reply is no outage.
 async fn settle_together(
     inner: &Inner,
     entry: &Entry,

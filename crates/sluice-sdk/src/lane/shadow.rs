@@ -29,15 +29,16 @@ use crate::telemetry;
 /// often what the metrics count anyway.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// A call that would wait lets its buckets answer for half of its patience, and at least for this long. It never
-/// takes more than half of the time that the caller has for waiting and running together.
+/// A call that would wait lets its buckets answer for half of its patience, and at least for this long. It
+/// never takes more than half of the time that the caller has for waiting and running together.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 
 /// Takes each of `asks` by itself, now or not at all. All or nothing would be wrong here: the call is made,
 /// so the buckets that have something must count it.
 pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> UnclaimedGrant {
     let entries: Vec<_> = asks.iter().map(|ask| inner.entry_for(ask)).collect();
-    let takes = asks.iter().zip(&entries).map(|(ask, entry)| Box::pin(take_now(inner, entry, ask.cost, terms)));
+    let takes =
+        asks.iter().zip(&entries).map(|(ask, entry)| Box::pin(take_now(inner, entry, ask.cost, terms)));
     let answers = in_parallel_here(takes.collect()).await;
     let (now, patience) = (inner.now(), terms.patience());
     let (mut held, mut passed) = (None::<UnclaimedGrant>, Parts::new());
@@ -89,7 +90,10 @@ fn cost_of(ask: &Ask, entry: &Entry) -> Cost {
 
 /// The asks of a request. In shadow mode, a request that cannot be read asks for nothing, and its call goes
 /// on.
-pub(crate) fn readable(inner: &Inner, asks: Result<Vec<Ask>, RequestError>) -> Result<Vec<Ask>, RequestError> {
+pub(crate) fn readable(
+    inner: &Inner,
+    asks: Result<Vec<Ask>, RequestError>,
+) -> Result<Vec<Ask>, RequestError> {
     or_in_shadow(inner, asks, Vec::new)
 }
 
@@ -182,6 +186,14 @@ impl Part {
     /// Nothing of a bucket, for a call that shadow mode lets through.
     fn let_through(entry: &Arc<Entry>, cost: Cost, now: Timestamp, in_cool_down: bool) -> Self {
         let hold = Hold::LetThrough { in_cool_down };
-        Self { entry: Arc::clone(entry), cost, start_at: now, hold, used: None, known_gone: false, borrower: None }
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at: now,
+            hold,
+            used: None,
+            known_gone: false,
+            borrower: None,
+        }
     }
 }

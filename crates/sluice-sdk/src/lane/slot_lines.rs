@@ -1,9 +1,9 @@
-//! Shares of slots: a caller takes from the row of its share, and borrows from the rows of others while that has none
-//! free.
+//! Shares of slots: a caller takes from the row of its share, and borrows from the rows of others while that
+//! has none free.
 //!
-//! Each row is a bucket with leases, sweeps and an order of those that wait. So a caller that borrows holds a slot of
-//! the lender's row, and gives it back there. It takes none that somebody waits for, and leaves what the lender keeps
-//! for its own callers.
+//! Each row is a bucket with leases, sweeps and an order of those that wait. So a caller that borrows holds a
+//! slot of the lender's row, and gives it back there. It takes none that somebody waits for, and leaves what
+//! the lender keeps for its own callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +25,24 @@ use crate::lane::wants::Want;
 use crate::lane::{lending, own_line};
 use crate::telemetry;
 
-/// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer than this,
-/// so that its slots come free.
+/// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer
+/// than this, so that its slots come free.
 const SHARES_KNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// How old a reading of another share's row may be that a caller borrows by. A smaller value borrows sooner, and reads
-/// more: at most one row of each other share in this time, for all callers of the process.
+/// How old a reading of another share's row may be that a caller borrows by. A smaller value borrows sooner,
+/// and reads more: at most one row of each other share in this time, for all callers of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How long such a reading may take. Without it, the line is not asked.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
-/// When a caller that waits in its own line looks at the others for the first time, and the longest pause after that.
+/// When a caller that waits in its own line looks at the others for the first time, and the longest pause
+/// after that.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common line).
+/// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common
+/// line).
 type Line = (Arc<Entry>, Option<ShareName>);
 
 /// The line of a concurrency bucket with shares; `None` for any other bucket.
@@ -94,14 +96,16 @@ pub(crate) async fn other_rows(inner: &Inner, entry: &Arc<Entry>) -> Result<Vec<
     Ok(all.filter(|row| row.dimension != entry.dimension).collect())
 }
 
-/// Whether the caller got this error because its share is being removed: the row of the share is gone, or has shrunk
-/// to one call. The caller then asks again, and takes from the common line.
+/// Whether the caller got this error because its share is being removed: the row of the share is gone, or has
+/// shrunk to one call. The caller then asks again, and takes from the common line.
 pub(super) async fn is_share_gone(inner: &Inner, error: &AcquireError) -> bool {
-    let (AcquireError::UnknownDimension { dimension, .. } | AcquireError::NeverSatisfiable { dimension, .. }) = error
+    let (AcquireError::UnknownDimension { dimension, .. } | AcquireError::NeverSatisfiable { dimension, .. }) =
+        error
     else {
         return false;
     };
-    let Some(row) = dimension.whole_and_share().and_then(|_| inner.cache.get(dimension.as_str(), None)) else {
+    let Some(row) = dimension.whole_and_share().and_then(|_| inner.cache.get(dimension.as_str(), None))
+    else {
         return false;
     };
     let Some((common, Some(share))) = line_of(inner, &row) else { return false };
@@ -117,7 +121,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if terms.stays_until().is_none() {
         let answer = own_line::take(inner, &wants, terms).await;
         return match lacking(inner, &wants, &answer) {
-            Some(at) => borrow(inner, &wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent))),
+            Some(at) => {
+                borrow(inner, &wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent)))
+            }
             None => answer,
         };
     }
@@ -162,7 +168,8 @@ async fn at_open_lines(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
 /// The want whose line has no slot free, if that is why the caller was refused.
 fn lacking(inner: &Inner, wants: &[Want], answer: &LaneAnswer) -> Option<usize> {
     let Ok(Taken::Refused(retry)) = answer else { return None };
-    let lacks = |want: &Want| want.entry.dimension == retry.dimension && line_of(inner, &want.entry).is_some();
+    let lacks =
+        |want: &Want| want.entry.dimension == retry.dimension && line_of(inner, &want.entry).is_some();
     (retry.reason == RetryReason::NoFreeSlot).then(|| wants.iter().position(lacks))?
 }
 
@@ -185,7 +192,8 @@ async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> U
     }
 }
 
-/// Takes the slots of the want at `at` from another line, now or not at all, and all other wants from their own.
+/// Takes the slots of the want at `at` from another line, now or not at all, and all other wants from their
+/// own.
 async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> Option<UnclaimedGrant> {
     let want = &wants[at];
     let (common, share) = line_of(inner, &want.entry)?;
@@ -198,7 +206,8 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
                 return None;
             }
             let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, LOOK_EVERY)).await.ok()?.ok()?;
-            let room = room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount())?;
+            let room =
+                room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount())?;
             let borrows = Some(Borrowing { by: share.clone(), leaves });
             Some((room, lender, Want { entry, borrows, ..want.clone() }))
         })

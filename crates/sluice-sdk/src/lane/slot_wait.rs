@@ -34,8 +34,9 @@ impl Entry {
     /// Stores the load row of a reply. An unreadable row counts as missing: the next sweep replaces it. No
     /// gauge is set: that of a bucket that nobody asks for any more would keep its value.
     pub(crate) fn apply_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
-        let load =
-            Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
+        let load = Arc::new(
+            Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)),
+        );
         self.load.apply_read(Arc::clone(&load), now);
         load
     }
@@ -61,7 +62,13 @@ pub(crate) fn taken(bucket: &Bucket) -> Amount {
 
 /// Returns the refusal of a concurrency bucket. If it is full and its drain rate is known, the wait is until
 /// the waiters of this process and this caller have slots. `is_waiting`: the caller is one of the waiters.
-pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, is_waiting: bool, mut refusal: Refusal) -> RetryIn {
+pub(crate) fn refusal(
+    inner: &Inner,
+    entry: &Entry,
+    cost: Cost,
+    is_waiting: bool,
+    mut refusal: Refusal,
+) -> RetryIn {
     let extra = if is_waiting { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
         && let Some(measured) = measured_wait(entry, extra, inner.now())
@@ -97,9 +104,15 @@ fn measured_wait(entry: &Entry, extra: Amount, now: Timestamp) -> Option<Duratio
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
 
-/// Draws numbers for `waiting` callers of this process that have none, and says in the row that callers wait. On a
-/// task of its own: nobody waits for it.
-pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket, waiting: usize, now: Timestamp) {
+/// Draws numbers for `waiting` callers of this process that have none, and says in the row that callers wait.
+/// On a task of its own: nobody waits for it.
+pub(crate) fn keep_turns(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    bucket: &Bucket,
+    waiting: usize,
+    now: Timestamp,
+) {
     let turns = entry.extensions.of::<Turns>();
     // Where others borrow, they leave its slots to those that wait.
     let is_shared = entry.share_of().is_some() || !bucket.slot_shares().is_empty();
@@ -140,7 +153,12 @@ pub(crate) fn keep_turns(inner: &Arc<Inner>, entry: &Arc<Entry>, bucket: &Bucket
 }
 
 /// Returns the number after the last that was drawn; `None` if the load row's count is not a number.
-async fn try_to_draw(inner: &Inner, entry: &Entry, callers: u32, served: i64) -> Result<Option<i64>, StoreError> {
+async fn try_to_draw(
+    inner: &Inner,
+    entry: &Entry,
+    callers: u32,
+    served: i64,
+) -> Result<Option<i64>, StoreError> {
     let draw = draw(&entry.dimension, callers);
     let Written::Applied(row) = inner.store.update(&draw, Resend::Always).await? else { return Ok(None) };
     let Some(after) = drawn(&Attributes(&row)) else { return Ok(None) };

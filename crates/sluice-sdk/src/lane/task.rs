@@ -1,5 +1,5 @@
-//! Tasks of one type. Tokio compiles its part of a task, about 2 KB, for each type of future that is spawned, and a
-//! client spawns 30 of them.
+//! Tasks of one type. Tokio compiles its part of a task, about 2 KB, for each type of future that is spawned,
+//! and a client spawns 30 of them.
 
 use std::pin::Pin;
 

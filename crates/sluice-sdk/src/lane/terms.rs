@@ -19,7 +19,8 @@ pub(crate) struct Terms {
     pub(crate) ends: Option<Instant>,
     /// Whether the caller leaves the queue for another one instead of waiting for slots or through conflicts.
     pub(crate) moves_on: bool,
-    /// The caller's place among those that may move on, which keep their order in the other queue; 0 for all others.
+    /// The caller's place among those that may move on, which keep their order in the other queue; 0 for all
+    /// others.
     pub(crate) came: u64,
 }
 
@@ -46,6 +47,10 @@ impl Terms {
     /// How long the caller stays in the queue, from now.
     pub(crate) fn queue_patience(self, on_unavailable: OnUnavailable) -> QueuePatience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
-        QueuePatience { stays, answers_locally: on_unavailable != OnUnavailable::Error, moves_on: self.moves_on }
+        QueuePatience {
+            stays,
+            answers_locally: on_unavailable != OnUnavailable::Error,
+            moves_on: self.moves_on,
+        }
     }
 }

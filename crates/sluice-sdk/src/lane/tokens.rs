@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt, ShareName,
-    Starts, Take, Timestamp,
+    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt,
+    ShareName, Starts, Take, Timestamp,
 };
 use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
@@ -212,7 +212,8 @@ impl TokenBatch<'_> {
                 waiter.answer(Ok(Taken::Granted(unclaimed)));
                 continue;
             }
-            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(waiter.ask.cost), now));
+            let from_stock =
+                self.entry.stock.as_ref().and_then(|stock| stock.take(Some(waiter.ask.cost), now));
             let part = match from_stock {
                 Some(receipt) => Some(Part::from_stock(Arc::clone(self.entry), receipt, now)),
                 None => take_over(self.entry, bucket, waiter.ask.claim(), now),
@@ -226,8 +227,14 @@ impl TokenBatch<'_> {
 
     /// Plans the write for all callers that fit. If nobody fits, and the reading is of this round or young
     /// enough to refuse, answers all callers of the plan.
-    fn plan(&mut self, reading: &BucketReading, now: Timestamp, has_read: bool) -> Result<Option<SentWrite>, Unread> {
-        let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
+    fn plan(
+        &mut self,
+        reading: &BucketReading,
+        now: Timestamp,
+        has_read: bool,
+    ) -> Result<Option<SentWrite>, Unread> {
+        let claims: Vec<Claim> =
+            self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
             return Ok(Some(sent));
@@ -261,13 +268,14 @@ impl TokenBatch<'_> {
         Ok(None)
     }
 
-    /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that lends.
-    /// `None` if the first of them has to be booked or refused, and for a bucket without shares.
+    /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that
+    /// lends. `None` if the first of them has to be booked or refused, and for a bucket without shares.
     fn plan_with_shares(&self, bucket: &Bucket, claims: &[Claim], now: Timestamp) -> Option<SentWrite> {
         if !bucket.has_shares() {
             return None;
         }
-        let at_once: Vec<Claim> = claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
+        let at_once: Vec<Claim> =
+            claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
         let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
         // The own line first, and a call that it can never hold is not granted by others.
         let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
@@ -326,7 +334,8 @@ impl TokenBatch<'_> {
                 self.waiters.push(waiter);
                 continue;
             };
-            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
+            let receipt =
+                RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
             if let Some(lender) = &lender {
                 telemetry::borrowed(self.entry.label(), self.entry.share.as_ref(), lender.share.as_ref());
             }
@@ -351,7 +360,8 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little to lend.
+    /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little
+    /// to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, _) = &sent.from {
             return lending::had_too_little(&self.entry.extensions, share.as_ref(), now);

@@ -1,12 +1,13 @@
 //! When the callers of this process have their turn at the slots of a bucket, among those of all processes.
 //!
-//! A caller that has to wait draws a number ([`sluice_core::draw`]). The row counts the numbers that were served,
-//! so a process knows how many stand before its callers: they take no slot before their turn, and the process looks
-//! at the row often only when its turn is near. Callers that never come (they gave up, or their process ended) hold
-//! their numbers for a moment: a slot that nobody takes is for twice as many numbers after each [`GRACE`], and the
-//! count follows the numbers of those who take slots ([`Turns::serves`]).
+//! A caller that has to wait draws a number ([`sluice_core::draw`]). The row counts the numbers that were
+//! served, so a process knows how many stand before its callers: they take no slot before their turn, and the
+//! process looks at the row often only when its turn is near. Callers that never come (they gave up, or their
+//! process ended) hold their numbers for a moment: a slot that nobody takes is for twice as many numbers
+//! after each [`GRACE`], and the count follows the numbers of those who take slots ([`Turns::serves`]).
 //!
-//! Pure, except for the random part of a pause and of a count; drawing and marking are in [`slot_wait`](crate::lane::slot_wait).
+//! Pure, except for the random part of a pause and of a count; drawing and marking are in
+//! [`slot_wait`](crate::lane::slot_wait).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,38 +18,40 @@ use sluice_core::{Amount, Bucket, Serves, Timestamp};
 use sluice_table::{StoreError, random_up_to, random_wait_up_to};
 use tokio::time::Instant;
 
-/// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow; shorter
-/// loses less time to callers that never come.
+/// How long a slot is left to the callers whose turn it is. Longer keeps the order when a process is slow;
+/// shorter loses less time to callers that never come.
 const GRACE: Duration = Duration::from_millis(60);
 /// The greatest power of two by which turns are widened.
 const MOST_WIDENED: u32 = 20;
 
-/// A caller whose number is further from the count than this moves the count by one more, or by one less. Less follows
-/// faster; more changes the order less where the count is right.
+/// A caller whose number is further from the count than this moves the count by one more, or by one less.
+/// Less follows faster; more changes the order less where the count is right.
 const OFF_BY: u64 = 32;
 /// The same for each free slot: the callers that take them in one moment all read one count.
 const OFF_BY_FOR_EACH_ROOM: u64 = 4;
 
-/// How long the count is below what it was before its row is taken for another. An old reading is not that old, and
-/// numbers that nobody uses have been passed over by then.
+/// How long the count is below what it was before its row is taken for another. An old reading is not that
+/// old, and numbers that nobody uses have been passed over by then.
 const FALLEN_FOR: Duration = Duration::from_secs(5);
-/// If a process did not look for this long, it forgets the numbers that were passed over meanwhile: their callers have
-/// most likely left. Callers that still wait, as in a process that was frozen or had no DynamoDB, draw again.
+/// If a process did not look for this long, it forgets the numbers that were passed over meanwhile: their
+/// callers have most likely left. Callers that still wait, as in a process that was frozen or had no
+/// DynamoDB, draw again.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is held,
-/// within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
+/// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is
+/// held, within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
-/// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that: the
-/// pace may rise. So 500 processes look about 450 times a second together while nobody is served.
+/// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that:
+/// the pace may rise. So 500 processes look about 450 times a second together while nobody is served.
 const FOR_EACH_AHEAD: Duration = Duration::from_millis(8);
 const LONGEST_LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
 /// The pace is measured over at least this time, and at most the other.
 const SHORTEST_PACE: Duration = Duration::from_millis(20);
 const LONGEST_PACE: Duration = Duration::from_secs(4);
-/// If nobody of this process waited for this long, the pace of before is kept, and measured anew from then on.
+/// If nobody of this process waited for this long, the pace of before is kept, and measured anew from then
+/// on.
 const SHORTEST_LULL: Duration = Duration::from_millis(100);
 
 /// How long this process waits without numbers after it could not draw one, for want of a right or in
@@ -101,8 +104,11 @@ fn rooms(free: Amount, cost: Amount) -> i64 {
 
 /// What is free, with what ended leases hold: a take may take it over.
 fn free(bucket: &Bucket, now: Timestamp) -> Amount {
-    let ended = bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(sluice_core::CLOCK_ERROR)));
-    ended.fold(bucket.tokens(), |free, (_, lease)| free.plus(lease.cost.amount())).min(bucket.limit().capacity())
+    let ended =
+        bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(sluice_core::CLOCK_ERROR)));
+    ended
+        .fold(bucket.tokens(), |free, (_, lease)| free.plus(lease.cost.amount()))
+        .min(bucket.limit().capacity())
 }
 
 impl State {
@@ -122,8 +128,8 @@ impl State {
         self.forget(served, now, last);
         let last = last.filter(|last| now - *last <= LONGEST_PACE);
         if self.waiting == 0 && last.is_some_and(|last| now - last >= SHORTEST_LULL) {
-            // Nobody has waited here since the last look. The pace is the one from before: over this time it says how
-            // long callers were away.
+            // Nobody has waited here since the last look. The pace is the one from before: over this time it
+            // says how long callers were away.
             self.pace_from = Some((served, now));
             return;
         }
@@ -153,8 +159,8 @@ impl State {
         if served >= self.highest {
             (self.highest, self.fell) = (served, None);
         } else if now - *self.fell.get_or_insert(now) >= FALLEN_FOR {
-            // The row was recreated, and the load row too: otherwise all these numbers would have been served or passed
-            // over by now. Callers that come from now on draw numbers far below these.
+            // The row was recreated, and the load row too: otherwise all these numbers would have been served
+            // or passed over by now. Callers that come from now on draw numbers far below these.
             self.numbers.clear();
             (self.highest, self.fell) = (served, None);
         }
@@ -169,7 +175,8 @@ impl State {
     /// The first number that is not served next, of calls that have `rooms`.
     fn reach(&self, bucket: &Bucket, rooms: i64) -> i64 {
         let waited = self.idle.map_or(Duration::ZERO, |idle| idle.last - idle.since);
-        let widened = u32::try_from(waited.as_micros() / GRACE.as_micros()).unwrap_or(u32::MAX).min(MOST_WIDENED);
+        let widened =
+            u32::try_from(waited.as_micros() / GRACE.as_micros()).unwrap_or(u32::MAX).min(MOST_WIDENED);
         match widened < MOST_WIDENED {
             true => bucket.served().saturating_add(rooms.saturating_mul(1 << widened)),
             // The counts are far apart: the row or the load row was made anew.
@@ -179,7 +186,8 @@ impl State {
 }
 
 impl Turns {
-    /// How many of the `waiting` callers of this process may take a slot now, the first of which wants `cost`.
+    /// How many of the `waiting` callers of this process may take a slot now, the first of which wants
+    /// `cost`.
     pub(crate) fn are_next(&self, bucket: &Bucket, waiting: usize, cost: Amount, now: Timestamp) -> usize {
         let mut state = self.0.lock();
         let rooms = rooms(free(bucket, now), cost);
@@ -195,14 +203,14 @@ impl Turns {
         }
     }
 
-    /// By how much the grant of the `at`th of these callers moves the count: by its own number, and by those of callers
-    /// that left or never came.
+    /// By how much the grant of the `at`th of these callers moves the count: by its own number, and by those
+    /// of callers that left or never came.
     ///
-    /// The count follows the numbers of those who are granted. In the right order a caller's number is as often above
-    /// the count as below it. Numbers that nobody uses would keep slots free for as long as a crowd stays: callers are
-    /// then served at numbers above the count, and move it by one more. Numbers that were passed over although their
-    /// callers came later would be counted twice, and more callers would go for a slot than there are: they are then
-    /// served below the count, and do not move it.
+    /// The count follows the numbers of those who are granted. In the right order a caller's number is as
+    /// often above the count as below it. Numbers that nobody uses would keep slots free for as long as a
+    /// crowd stays: callers are then served at numbers above the count, and move it by one more. Numbers that
+    /// were passed over although their callers came later would be counted twice, and more callers would go
+    /// for a slot than there are: they are then served below the count, and do not move it.
     pub(crate) fn serves(&self, bucket: &Bucket, at: usize, cost: Amount, now: Timestamp) -> Serves {
         let state = self.0.lock();
         let (Some(first), Some(number)) = (state.numbers.front(), state.numbers.get(at)) else {
@@ -253,12 +261,14 @@ impl Turns {
         };
         let ahead = number.saturating_sub(bucket.served()).saturating_sub(rooms(free(bucket, now), cost));
         #[allow(clippy::cast_precision_loss)]
-        let (at_once, ahead) = (rooms(bucket.limit().capacity(), cost) as f64, ahead.saturating_sub(1) as f64);
+        let (at_once, ahead) =
+            (rooms(bucket.limit().capacity(), cost) as f64, ahead.saturating_sub(1) as f64);
         let next = seconds(at_once / pace / 100.0).clamp(SHORTEST_LOOK, LONGEST_NEXT_LOOK);
         let far = seconds(ahead.max(0.0) / pace / 3.0);
         // From four fifths to six fifths of it.
         let many = u32::try_from(number.saturating_sub(bucket.served())).unwrap_or(0);
-        let pause = far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
+        let pause =
+            far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
         Some(pause * 4 / 5 + random_wait_up_to(pause * 2 / 5))
     }
 

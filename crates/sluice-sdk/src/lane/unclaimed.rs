@@ -1,4 +1,5 @@
-//! A grant on its way to its caller. If the caller is gone, the next one in the queue gets it, or it is given back.
+//! A grant on its way to its caller. If the caller is gone, the next one in the queue gets it, or it is given
+//! back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,9 @@ impl UnclaimedGrant {
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
         // While the time is not known, nobody can say whether the grant may still be used.
-        let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else { return Some(self) };
+        let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else {
+            return Some(self);
+        };
         self = self.renewed(now);
         match lane {
             OriginLane::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {

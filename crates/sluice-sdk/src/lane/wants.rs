@@ -54,7 +54,11 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
 }
 
 /// As [`wants`], for a caller on `terms`: one that waits reads again, until its deadline.
-pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
+pub(crate) async fn wants_waiting(
+    inner: &Arc<Inner>,
+    asks: &[Ask],
+    terms: Terms,
+) -> Result<Vec<Want>, Setback> {
     let first = &asks[0].dimension;
     let Some(until) = terms.stays_until() else {
         return wants(inner, asks).await.map_err(|error| Setback::of(error, first));
@@ -76,7 +80,12 @@ pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
     }
 }
 
-pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) -> Result<Want, AcquireError> {
+pub(super) fn want(
+    inner: &Inner,
+    entry: Arc<Entry>,
+    limit: &Limit,
+    cost: Cost,
+) -> Result<Want, AcquireError> {
     let concurrent = limit.is_concurrent();
     if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
         let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());

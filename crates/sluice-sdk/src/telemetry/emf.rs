@@ -18,9 +18,9 @@ static INSTALLED: OnceLock<EmfRecorder> = OnceLock::new();
 pub struct InstallError;
 
 /// Prints the refusals of callers and of vendors, shed requests, and the times without DynamoDB as metrics of
-/// CloudWatch (Embedded Metric Format), in namespace `Sluice`, by `Environment` and by bucket. `docs/metrics.md`
-/// names them. The environment is that of the table that `SLUICE_TABLE_NAME`, else `SLUICE_ENV` names, as for a
-/// client: alarms look at this name.
+/// CloudWatch (Embedded Metric Format), in namespace `Sluice`, by `Environment` and by bucket.
+/// `docs/metrics.md` names them. The environment is that of the table that `SLUICE_TABLE_NAME`, else
+/// `SLUICE_ENV` names, as for a client: alarms look at this name.
 ///
 /// A line is printed every 10 s in which something was counted; [`flush`] prints at once. A second call does
 /// nothing.
@@ -54,8 +54,8 @@ fn install_for(environment: &str) -> Result<(), InstallError> {
     let recorder = EmfRecorder::new(environment);
     ::metrics::set_global_recorder(recorder.clone()).map_err(|_| InstallError)?;
     let _ = INSTALLED.set(recorder);
-    // A thread, because a function may have no runtime between two events. Frozen with the function, it goes on with
-    // the next event.
+    // A thread, because a function may have no runtime between two events. Frozen with the function, it goes
+    // on with the next event.
     let print = || {
         loop {
             std::thread::sleep(EVERY);
@@ -67,8 +67,8 @@ fn install_for(environment: &str) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Prints what was counted since the last line, for the end of an invocation: a function that is frozen prints
-/// the rest only with its next event. Does nothing without [`install`].
+/// Prints what was counted since the last line, for the end of an invocation: a function that is frozen
+/// prints the rest only with its next event. Does nothing without [`install`].
 pub fn flush() {
     if let Some(recorder) = INSTALLED.get() {
         recorder.flush(Clock::system().now());

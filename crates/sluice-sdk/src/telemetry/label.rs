@@ -70,6 +70,10 @@ mod tests {
             assert_eq!(label(n, true), format!("vendor{n}#rpm"));
         }
         assert_eq!(label(MOST_NAMED, true), "other");
-        assert_eq!(label(7, true), "vendor7#rpm", "one that was forgotten and comes back takes no second place");
+        assert_eq!(
+            label(7, true),
+            "vendor7#rpm",
+            "one that was forgotten and comes back takes no second place"
+        );
     }
 }

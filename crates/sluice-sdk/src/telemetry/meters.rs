@@ -26,7 +26,8 @@ pub(crate) struct Meters {
     load_is_published: AtomicBool,
 }
 
-/// Each handle is registered when it is first used. The counters that alerts look at are there before, at zero.
+/// Each handle is registered when it is first used. The counters that alerts look at are there before, at
+/// zero.
 pub(crate) struct Handles {
     made_at: Timestamp,
     label: SharedString,
@@ -37,8 +38,8 @@ pub(crate) struct Handles {
 }
 
 impl Meters {
-    /// Counts with the handles of the bucket with this label at instant `at`. Returns whether the handles were
-    /// recreated. A recorder must not acquire through Sluice from within a metric.
+    /// Counts with the handles of the bucket with this label at instant `at`. Returns whether the handles
+    /// were recreated. A recorder must not acquire through Sluice from within a metric.
     pub(crate) fn count(
         &self,
         at: Timestamp,
@@ -65,7 +66,10 @@ impl Meters {
 
     /// Whether level and load were set since the last call.
     pub(super) fn take_published(&self) -> (bool, bool) {
-        (self.level_is_published.swap(false, Ordering::Relaxed), self.load_is_published.swap(false, Ordering::Relaxed))
+        (
+            self.level_is_published.swap(false, Ordering::Relaxed),
+            self.load_is_published.swap(false, Ordering::Relaxed),
+        )
     }
 
     /// Whether any gauge of the bucket is set in a recorder.

@@ -46,12 +46,13 @@ pub enum EndedCoolDown {
 
 impl Client {
     /// Stops all grants of `dimension` for `pause` from now, to any process: for a vendor that asks for it. A
-    /// longer cool-down is never cut short ([`end_cool_down`](Self::end_cool_down) does that). What was granted may still be used; a start that was booked into
-    /// the pause is booked again after it. Stock of other processes
-    /// ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) may be used up to one second more.
+    /// longer cool-down is never cut short ([`end_cool_down`](Self::end_cool_down) does that). What was
+    /// granted may still be used; a start that was booked into the pause is booked again after it. Stock of
+    /// other processes ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) may be used up to one
+    /// second more.
     ///
-    /// Costs one write: at most two requests (4.2 s each), three if DynamoDB's time is not known. A concurrency bucket
-    /// with shares takes one write more for each.
+    /// Costs one write: at most two requests (4.2 s each), three if DynamoDB's time is not known. A
+    /// concurrency bucket with shares takes one write more for each.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer.
@@ -65,16 +66,17 @@ impl Client {
         Ok(set)
     }
 
-    /// Ends the cool-down of `dimension`, for every process. For an operator who knows that the vendor accepts
-    /// calls again. Other processes learn of the end when they look at the row again: a new call within a
-    /// second, a caller that waits within about four seconds.
+    /// Ends the cool-down of `dimension`, for every process. For an operator who knows that the vendor
+    /// accepts calls again. Other processes learn of the end when they look at the row again: a new call
+    /// within a second, a caller that waits within about four seconds.
     ///
     /// If the vendor asks for another pause at the same time, that pause is ended too, as far as the tries
     /// allow. Takes at most the time of three requests (4.2 s each).
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer. If other processes
-    /// set a longer cool-down in every try, the error is [`StoreError::Contended`](crate::StoreError).
+    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer. If other
+    /// processes set a longer cool-down in every try, the error is
+    /// [`StoreError::Contended`](crate::StoreError).
     pub async fn end_cool_down(&self, dimension: &str) -> Result<EndedCoolDown, AcquireError> {
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
         let ended = end_cool_down(&self.inner, &self.inner.entry(&dimension)).await?;
@@ -86,14 +88,19 @@ impl Client {
 }
 
 /// Cools the bucket down: all of its rows, if it is a concurrency bucket with shares.
-pub(crate) async fn cool_down(inner: &Inner, entry: &Arc<Entry>, until: Timestamp) -> Result<CoolDown, AcquireError> {
+pub(crate) async fn cool_down(
+    inner: &Inner,
+    entry: &Arc<Entry>,
+    until: Timestamp,
+) -> Result<CoolDown, AcquireError> {
     // The reply shows which rows there are.
     let whole = slot_lines::whole(inner, entry);
     let (mut set, mut failure) = (cool_row(inner, &whole, until).await?, None);
     for row in slot_lines::other_rows(inner, &whole).await? {
         match cool_row(inner, &row, until).await {
             Ok(of_own) if row.dimension == entry.dimension => set = of_own,
-            // The row of a share that is being declared or removed. One row that fails leaves the others no less to do.
+            // The row of a share that is being declared or removed. One row that fails leaves the others no
+            // less to do.
             Ok(_) | Err(AcquireError::UnknownDimension { .. }) => {}
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -141,7 +148,8 @@ async fn end_of_row(inner: &Inner, entry: &Entry) -> Result<EndedCoolDown, Acqui
         let Some(until) = in_force(&bucket) else { return Ok(ended) };
         ended = EndedCoolDown::Ended(until);
         // A second send finds no cool-down, or a later one, and removes neither.
-        match inner.store.update(&sluice_core::end_cool_down(&entry.dimension, until), Resend::Always).await? {
+        match inner.store.update(&sluice_core::end_cool_down(&entry.dimension, until), Resend::Always).await?
+        {
             Written::Applied(row) => {
                 apply_read(inner, entry, &row)?;
                 return Ok(ended);

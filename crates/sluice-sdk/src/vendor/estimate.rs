@@ -82,7 +82,8 @@ impl TokenEstimator {
     /// Creates an estimator that knows no call yet. A setting out of its range is clamped to the range.
     #[must_use]
     pub fn new(config: &EstimatorConfig) -> Self {
-        let quantile = if config.quantile.is_nan() { EstimatorConfig::default().quantile } else { config.quantile };
+        let quantile =
+            if config.quantile.is_nan() { EstimatorConfig::default().quantile } else { config.quantile };
         Self {
             quantile: quantile.clamp(0.5, 0.999),
             half_life_calls: config.half_life_calls.clamp(10, 100_000),
@@ -121,8 +122,8 @@ impl TokenEstimator {
         self.estimate(key).map_or(max_tokens, |estimate| estimate.min(max_tokens))
     }
 
-    /// The `max_tokens` to send with a call of this kind: the estimate, at most `ceiling`, which is what the program would
-    /// send otherwise (1 at least). [`OutputCap`] says what to do with a reply that is cut off.
+    /// The `max_tokens` to send with a call of this kind: the estimate, at most `ceiling`, which is what the
+    /// program would send otherwise (1 at least). [`OutputCap`] says what to do with a reply that is cut off.
     pub fn cap(&self, key: impl AsRef<str>, ceiling: u64) -> OutputCap<'_> {
         OutputCap::new(self, key.as_ref(), ceiling)
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, ShareName,
-    Timestamp, VendorLimit,
+    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining,
+    ShareName, Timestamp, VendorLimit,
 };
 use sluice_table::{Resend, Written};
 use sluice_vendors::{Headers, Quota, Reported};
@@ -32,7 +32,8 @@ struct LatestReply(tokio::sync::Mutex<Option<Remaining>>);
 struct UnknownHeaders(OnceLock<()>);
 
 impl UnknownHeaders {
-    /// Counts the reply, and logs the first: a bucket that hears nothing from its vendor looks like one that agrees.
+    /// Counts the reply, and logs the first: a bucket that hears nothing from its vendor looks like one that
+    /// agrees.
     fn report(&self, entry: &Entry, header: &str) {
         telemetry::vendor_unknown(entry.label());
         self.0.get_or_init(|| {
@@ -117,7 +118,12 @@ impl Mark {
     pub(crate) fn of(part: &Part) -> Option<Self> {
         let Hold::Tokens { receipt, .. } = &part.hold else { return None };
         let entry = Arc::clone(part.payer());
-        Some(Self { dimension: entry.dimension.clone(), entry, receipt: receipt.clone(), start: part.start_at })
+        Some(Self {
+            dimension: entry.dimension.clone(),
+            entry,
+            receipt: receipt.clone(),
+            start: part.start_at,
+        })
     }
 }
 
@@ -245,12 +251,15 @@ async fn observe_level(
     let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
-        let (by, update) =
-            match RatePlanner::new(&bucket).observe(&remaining, inner.config.longest_cool_down, inner.time().await?) {
-                Observation::Agrees => return Ok(ObservedLevel::Agrees),
-                Observation::Stale => return Ok(ObservedLevel::Stale),
-                Observation::Lower(by, update) => (by, update),
-            };
+        let (by, update) = match RatePlanner::new(&bucket).observe(
+            &remaining,
+            inner.config.longest_cool_down,
+            inner.time().await?,
+        ) {
+            Observation::Agrees => return Ok(ObservedLevel::Agrees),
+            Observation::Stale => return Ok(ObservedLevel::Stale),
+            Observation::Lower(by, update) => (by, update),
+        };
         // If the write is sent again after a lost reply, it fails on its own condition.
         match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {
@@ -267,16 +276,19 @@ async fn observe_level(
     Ok(ObservedLevel::Stale)
 }
 
-/// What the reply says of the bucket's own window: of several families of headers that do, the least that is left and
-/// the lowest limit.
+/// What the reply says of the bucket's own window: of several families of headers that do, the least that is
+/// left and the lowest limit.
 pub(crate) fn strictest(limit: &Limit, reported: &[Reported]) -> Reported {
     let fitting = reported.iter().filter(|reported| limit.is_concurrent() || is_same_window(limit, reported));
     let stricter = |all: Reported, one: &Reported| {
         let is_lower = match (all.limit, one.limit) {
-            (Some(all_limit), Some(limit)) => per_minute(limit, one.window) < per_minute(all_limit, all.window),
+            (Some(all_limit), Some(limit)) => {
+                per_minute(limit, one.window) < per_minute(all_limit, all.window)
+            }
             (all_limit, limit) => all_limit.is_none() && limit.is_some(),
         };
-        let is_less_left = all.remaining.is_none() || one.remaining.is_some_and(|left| Some(left) < all.remaining);
+        let is_less_left =
+            all.remaining.is_none() || one.remaining.is_some_and(|left| Some(left) < all.remaining);
         let (of_limit, of_level) = (if is_lower { one } else { &all }, if is_less_left { one } else { &all });
         Reported {
             limit: of_limit.limit,
@@ -299,17 +311,23 @@ fn per_minute(limit: Amount, window: Option<Duration>) -> i128 {
 /// day's quota says nothing about a bucket of one minute, and vice versa. A bucket may hold much less than a
 /// window allows, to keep bursts small, but hardly more than twelve times as much.
 ///
-/// A quota without a stated window may be one of a minute or of a day. It counts as one of a minute, for buckets that
-/// fill within minutes, unless its reset says that it is longer.
+/// A quota without a stated window may be one of a minute or of a day. It counts as one of a minute, for
+/// buckets that fill within minutes, unless its reset says that it is longer.
 fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
     let Some(filled_in) = limit.refill_rate().time_for(limit.capacity()) else { return true };
     match reported.window {
-        Some(window) => window <= filled_in.saturating_mul(2).max(MINUTE) && filled_in <= window.saturating_mul(12),
+        Some(window) => {
+            window <= filled_in.saturating_mul(2).max(MINUTE) && filled_in <= window.saturating_mul(12)
+        }
         None => filled_in <= UNTOLD_FITS && reported.reset.is_none_or(|reset| reset <= LONGEST_UNTOLD_RESET),
     }
 }
 
-async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Result<ObservedLimit, AcquireError> {
+async fn observe_limit(
+    inner: &Inner,
+    entry: &Entry,
+    reported: &Reported,
+) -> Result<ObservedLimit, AcquireError> {
     let mut bucket = known(inner, entry).await?.bucket;
     let is_concurrent = bucket.limit().is_concurrent();
     let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
@@ -326,7 +344,8 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    // Shares of slots have rows of their own, and only an operator changes them. At its floor, the bucket costs no request for the replies that follow.
+    // Shares of slots have rows of their own, and only an operator changes them. At its floor, the bucket
+    // costs no request for the replies that follow.
     if bucket.adopted(vendors, window).is_none() || !bucket.slot_shares().is_empty() {
         return Ok(ObservedLimit::Lower(vendors));
     }

@@ -28,7 +28,9 @@ use crate::vendor::rate_limited::blame::guilty;
 use crate::vendor::rate_limited::decision::decide;
 use crate::vendor::rate_limited::lowering::{lower_all, lower_by_long};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
-use crate::vendor::rate_limited::succession::{FIRST_PAUSE, FIRST_PAUSE_OF_EXHAUSTED, RateLimited, RefusalKind};
+use crate::vendor::rate_limited::succession::{
+    FIRST_PAUSE, FIRST_PAUSE_OF_EXHAUSTED, RateLimited, RefusalKind,
+};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,8 @@ pub struct Reply<'a, H> {
     pub status: u16,
     /// The headers: an `http::HeaderMap`, a map of strings, or pairs of name and value.
     pub headers: &'a H,
-    /// The body, if it was read: some vendors state there how long to wait, or what exceeded the limit. Of a stream
-    /// that began with 200 and broke off with an error, the data of that event.
+    /// The body, if it was read: some vendors state there how long to wait, or what exceeded the limit. Of a
+    /// stream that began with 200 and broke off with an error, the data of that event.
     pub body: Option<&'a [u8]>,
 }
 
@@ -63,7 +65,8 @@ impl<'a> From<&'a http::response::Parts> for Reply<'a, http::HeaderMap> {
     }
 }
 
-/// The whole reply: some vendors say only in the body that an account is used up, or that too many calls run at once.
+/// The whole reply: some vendors say only in the body that an account is used up, or that too many calls run
+/// at once.
 impl<'a, B: AsRef<[u8]>> From<&'a http::Response<B>> for Reply<'a, http::HeaderMap> {
     fn from(response: &'a http::Response<B>) -> Self {
         Self::new(response.status().as_u16(), response.headers()).with_body(response.body().as_ref())
@@ -100,21 +103,23 @@ impl Client {
     ///   (at most a minute).
     /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in the queue.
     /// - The vendor is busy: a cool-down as long as it says, or as the pause; no level is lowered.
-    /// - A day's quota or the account is used up: a cool-down (a minute, doubled for each refusal in succession), so
-    ///   that not every worker finds out by a failing call of its own; none if one project alone is concerned.
+    /// - A day's quota or the account is used up: a cool-down (a minute, doubled for each refusal in
+    ///   succession), so that not every worker finds out by a failing call of its own; none if one project
+    ///   alone is concerned.
     /// - The call is larger than the limit: nothing.
     ///
-    /// No cool-down is longer than `SLUICE_LONGEST_COOL_DOWN`, and no level is lowered by more than what refills in
-    /// that time. The call itself hears the vendor's whole wait.
+    /// No cool-down is longer than `SLUICE_LONGEST_COOL_DOWN`, and no level is lowered by more than what
+    /// refills in that time. The call itself hears the vendor's whole wait.
     ///
     /// Refusals of one kind before a pause is over count as one: they wait for its end and lower nothing
     /// more. One within ten seconds after it is *in succession*. No call waits less than an active cool-down.
     ///
-    /// In shadow mode, a bucket that is in a cool-down is left as it is: an enforcing client would not have called.
+    /// In shadow mode, a bucket that is in a cool-down is left as it is: an enforcing client would not have
+    /// called.
     ///
     /// Concurrency buckets cool down only if named alone. A bucket keeps its level if the reply says that
-    /// half of the limit or more is left, in the bucket's own window, or that another quota was exceeded. An unreadable wait is counted
-    /// (`sluice.vendor.unreadable_headers`) and treated as none.
+    /// half of the limit or more is left, in the bucket's own window, or that another quota was exceeded. An
+    /// unreadable wait is counted (`sluice.vendor.unreadable_headers`) and treated as none.
     ///
     /// Takes at most six requests (4.2 s each) for each dimension, one while DynamoDB does not answer; an
     /// attempt (1 s) and a request more for an unknown bucket.
@@ -127,7 +132,8 @@ impl Client {
         reply: Reply<'_, H>,
     ) -> Result<Decision, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
-        let vendor = || Dimension::new(request.names().first()?).ok().map(|first| inner.config.vendors.of(&first));
+        let vendor =
+            || Dimension::new(request.names().first()?).ok().map(|first| inner.config.vendors.of(&first));
         let alone = || judged_alone(inner, vendor().unwrap_or(inner.config.vendors.other()), &reply);
         shadow::or_in_shadow(inner, on_rate_limited(inner, &request, &reply, PastCoolDowns::Now).await, alone)
     }
@@ -169,15 +175,19 @@ pub(crate) async fn on_rate_limited<H: Headers>(
 }
 
 /// What a reply refuses. A reply that began with a status of success may have an error in its body.
-pub(crate) fn refusal_of<H: Headers>(vendor: &Profile, reply: &Reply<'_, H>, now: Timestamp) -> Option<VendorRefusal> {
+pub(crate) fn refusal_of<H: Headers>(
+    vendor: &Profile,
+    reply: &Reply<'_, H>,
+    now: Timestamp,
+) -> Option<VendorRefusal> {
     match reply.status {
         200..300 => classify_event(vendor, reply.body?, now),
         status => classify(vendor, status, reply.headers, reply.body, now),
     }
 }
 
-/// Whether the vendor says that the same call is not worth another try. That is said of the call: the buckets hear of
-/// the refusal all the same.
+/// Whether the vendor says that the same call is not worth another try. That is said of the call: the buckets
+/// hear of the refusal all the same.
 fn is_given_up<H: Headers>(reply: &Reply<'_, H>) -> bool {
     should_retry(reply.headers) == Some(false)
 }
@@ -207,13 +217,16 @@ async fn react<H: Headers>(
     let asked = concerned(all, &refusal);
     reaction.blame(asked.iter().map(|asked| &asked.ask.dimension));
     asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
-    // An enforcing client would not have made the call in a cool-down. Shadow clients call on: their refusals would
-    // prolong it for all, without an end.
+    // An enforcing client would not have made the call in a cool-down. Shadow clients call on: their refusals
+    // would prolong it for all, without an end.
     let asked: Vec<_> = asked.into_iter().filter(|asked| !asked.in_cool_down).collect();
     if asked.is_empty() {
         let decision = judged_alone(inner, &all[0].entry.vendor, reply);
         let Some(wait) = decision.wait() else { return Ok(decision) };
-        return Ok(decide(wait.max(blocked_for(inner, all, now).await?), inner.config.inline_retry_threshold));
+        return Ok(decide(
+            wait.max(blocked_for(inner, all, now).await?),
+            inner.config.inline_retry_threshold,
+        ));
     }
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
@@ -279,12 +292,13 @@ fn report_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &R
 
 /// Counts the refusal for each bucket, and returns the longest of their pauses.
 fn pause_of(asked: &[&RefusedAsk], kind: RefusalKind, now: Timestamp, named: Option<Duration>) -> Duration {
-    let pauses = asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
+    let pauses =
+        asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
     pauses.max().unwrap_or_default()
 }
 
-/// Sets a cool-down for every process, of at most the longest that one reply may ask for. Returns how long the call
-/// waits: the whole pause, or until the end of a longer cool-down.
+/// Sets a cool-down for every process, of at most the longest that one reply may ask for. Returns how long
+/// the call waits: the whole pause, or until the end of a longer cool-down.
 async fn cool_all(
     inner: &Inner,
     asked: &[&RefusedAsk],

@@ -30,7 +30,9 @@ pub enum Refilled {
 #[non_exhaustive]
 pub enum RefillError {
     /// The level is above the capacity, or below zero.
-    #[error("{dimension} cannot be refilled to {level}: a level is between 0 and the capacity, which is {capacity}")]
+    #[error(
+        "{dimension} cannot be refilled to {level}: a level is between 0 and the capacity, which is {capacity}"
+    )]
     OutOfRange {
         /// The dimension.
         dimension: Dimension,
@@ -67,19 +69,19 @@ impl From<StoreError> for RefillError {
 
 impl Client {
     /// Sets the level of a rate bucket to `level`, or to its capacity. For an operator: calls worth what the
-    /// level rises may start **beyond the limit**, in each window that contains the refill. Calls that wait for
-    /// a booked start keep it, and new calls may start at once. A cool-down stays
+    /// level rises may start **beyond the limit**, in each window that contains the refill. Calls that wait
+    /// for a booked start keep it, and new calls may start at once. A cool-down stays
     /// ([`end_cool_down`](Self::end_cool_down) ends it).
     ///
-    /// A refill may also lower the level. Tokens that were taken before it are not given back after it. If the
-    /// anchor of the bucket lies in the future, it is moved back, as far as this process knows the time.
+    /// A refill may also lower the level. Tokens that were taken before it are not given back after it. If
+    /// the anchor of the bucket lies in the future, it is moved back, as far as this process knows the time.
     ///
     /// Takes at most the time of three requests (4.2 s each).
     ///
     /// # Errors
-    /// [`RefillError`]: a level above the capacity or below zero, a concurrency bucket, an unknown dimension, or
-    /// a table that does not answer. After an ambiguous reply the write is not sent again, so the bucket may
-    /// have been refilled.
+    /// [`RefillError`]: a level above the capacity or below zero, a concurrency bucket, an unknown dimension,
+    /// or a table that does not answer. After an ambiguous reply the write is not sent again, so the bucket
+    /// may have been refilled.
     pub async fn refill(&self, dimension: &str, level: Option<Amount>) -> Result<Refilled, RefillError> {
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
         let refilled = refill(&self.inner, &self.inner.entry(&dimension), level).await?;
@@ -105,7 +107,8 @@ async fn refill(inner: &Inner, entry: &Entry, level: Option<Amount>) -> Result<R
         }
         let now = inner.time().await?;
         let (lines, from) = (bucket.every_line(), bucket.whole_level(now));
-        let repair = lines.iter().find_map(|line| inner.planner(line, now).repair(now)).map(|repair| repair.update);
+        let repair =
+            lines.iter().find_map(|line| inner.planner(line, now).repair(now)).map(|repair| repair.update);
         let is_repair = repair.is_some();
         let refill = || match bucket.has_shares() {
             true => (level != from).then(|| Change::refill_lines(&bucket, level, now)),

@@ -8,9 +8,12 @@ use crate::api::request::Request;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
 use crate::vendor::observe::{Mark, Observed, observe};
-use crate::vendor::rate_limited::{Decision, PastCoolDowns, Reply, judged_alone, on_rate_limited, refusal_of};
+use crate::vendor::rate_limited::{
+    Decision, PastCoolDowns, Reply, judged_alone, on_rate_limited, refusal_of,
+};
 
-/// What a call used, by dimension: from a pair, an array or list of pairs, an `Option` of a pair, or `()` for nothing.
+/// What a call used, by dimension: from a pair, an array or list of pairs, an `Option` of a pair, or `()` for
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(pub(crate) Vec<(String, Quantity)>);
 
@@ -20,8 +23,8 @@ pub struct Usage(pub(crate) Vec<(String, Quantity)>);
 pub struct Replied {
     /// What to do with the call, if the vendor refused it; [`Decision::NotRefused`] for any other reply.
     pub decision: Decision,
-    /// What the headers said about each dimension; empty after a refusal. A dimension is missing if its bucket could
-    /// not be read or written.
+    /// What the headers said about each dimension; empty after a refusal. A dimension is missing if its
+    /// bucket could not be read or written.
     pub observed: Vec<(Dimension, Observed)>,
 }
 
@@ -87,8 +90,9 @@ impl HeldPart {
     }
 }
 
-/// Applies a reply to a call that held `held` by the table. The reply to a call that was granted while DynamoDB was
-/// out is judged without the table; then `vendor` is a dimension that the call asked for, if one is known.
+/// Applies a reply to a call that held `held` by the table. The reply to a call that was granted while
+/// DynamoDB was out is judged without the table; then `vendor` is a dimension that the call asked for, if one
+/// is known.
 ///
 /// A failure of the limiter is logged: it must not fail a call that was made.
 pub(crate) async fn reply<H: Headers>(
@@ -111,7 +115,8 @@ pub(crate) async fn reply<H: Headers>(
         };
         let share = held.iter().find_map(|part| part.share.as_ref()).map_or(COMMON, ShareName::as_str);
         let request = held.iter().fold(request, with_cost).share(share.to_owned());
-        let past = held.iter().filter(|part| part.in_cool_down).map(|part| &part.dimension).collect::<Vec<_>>();
+        let past =
+            held.iter().filter(|part| part.in_cool_down).map(|part| &part.dimension).collect::<Vec<_>>();
         // If the table does not answer, the call still learns what to do. The failure is logged.
         let decision = on_rate_limited(inner, &request, reply, PastCoolDowns::Of(&past)).await;
         let decision = decision.unwrap_or_else(|_| judged_alone(inner, vendor, reply));

@@ -1,14 +1,16 @@
 //! What a caller in Lambda reports: a recorder that keeps a few counters, and prints what they counted.
 //!
-//! Nobody can scrape a function. CloudWatch reads the lines that it prints, needs no permission for it, and adds up
-//! the counts of all of a function's instances.
+//! Nobody can scrape a function. CloudWatch reads the lines that it prints, needs no permission for it, and
+//! adds up the counts of all of a function's instances.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use ::metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sluice_core::Timestamp;
@@ -16,8 +18,8 @@ use sluice_core::Timestamp;
 use super::{COUNT, Reading, line};
 use crate::metric::{ADMISSION, DYNAMODB_OUT, Metric, REFUSALS, UNAVAILABLE, VENDOR_REFUSALS};
 
-/// A metric of CloudWatch, the counter that it comes from, and the labels that the counter must have. CloudWatch
-/// bills each by bucket.
+/// A metric of CloudWatch, the counter that it comes from, and the labels that the counter must have.
+/// CloudWatch bills each by bucket.
 struct Published {
     name: &'static str,
     of: &'static Metric,
@@ -99,11 +101,12 @@ impl EmfRecorder {
         Self(Arc::new(Kept { environment: environment.into(), counts, out }))
     }
 
-    /// What was counted since the last call, as lines: one for the environment, and one for each bucket that was
-    /// counted. None if nothing was counted.
+    /// What was counted since the last call, as lines: one for the environment, and one for each bucket that
+    /// was counted. None if nothing was counted.
     #[must_use]
     pub fn take(&self, now: Timestamp) -> Vec<Value> {
-        let (mut all, mut of_buckets) = (BTreeMap::<&str, u64>::new(), BTreeMap::<String, Vec<Reading>>::new());
+        let (mut all, mut of_buckets) =
+            (BTreeMap::<&str, u64>::new(), BTreeMap::<String, Vec<Reading>>::new());
         for ((name, bucket), count) in &*self.0.counts.lock() {
             let counted = count.0.swap(0, Ordering::Relaxed);
             if counted == 0 {
@@ -114,7 +117,8 @@ impl EmfRecorder {
                 of_buckets.entry(bucket.clone()).or_default().push((*name, COUNT, json!(counted)));
             }
         }
-        let mut readings: Vec<Reading> = all.into_iter().map(|(name, count)| (name, COUNT, json!(count))).collect();
+        let mut readings: Vec<Reading> =
+            all.into_iter().map(|(name, count)| (name, COUNT, json!(count))).collect();
         readings.extend(self.0.out.take().map(|out| (OUT, COUNT, json!(out))));
         if readings.is_empty() {
             return Vec::new();
@@ -123,7 +127,9 @@ impl EmfRecorder {
         let of_bucket = |(bucket, readings): (&String, &Vec<Reading>)| {
             line(&[environment, ("VendorDimension", bucket)], readings, now)
         };
-        std::iter::once(line(&[environment], &readings, now)).chain(of_buckets.iter().map(of_bucket)).collect()
+        std::iter::once(line(&[environment], &readings, now))
+            .chain(of_buckets.iter().map(of_bucket))
+            .collect()
     }
 
     /// Prints what was counted since the last call, on standard output, where Lambda collects it.
@@ -183,7 +189,11 @@ impl Recorder for EmfRecorder {
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        if key.name() == DYNAMODB_OUT.name() { Gauge::from_arc(Arc::clone(&self.0.out)) } else { Gauge::noop() }
+        if key.name() == DYNAMODB_OUT.name() {
+            Gauge::from_arc(Arc::clone(&self.0.out))
+        } else {
+            Gauge::noop()
+        }
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
@@ -218,7 +228,8 @@ mod tests {
         let lines = recorder.take(now);
         let [all, rpm, tpm] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!(names(all), ["Refusals", "Shed", "Unavailable", "VendorRefusals"]);
-        let counts = ["Refusals", "Shed", "Unavailable", "VendorRefusals"].map(|name| all[name].as_u64().unwrap());
+        let counts =
+            ["Refusals", "Shed", "Unavailable", "VendorRefusals"].map(|name| all[name].as_u64().unwrap());
         assert_eq!(counts, [4, 4, 3, 1]);
         assert_eq!((&all["Environment"], &all["VendorDimension"]), (&json!("prod"), &Value::Null));
         assert_eq!(all["_aws"]["Timestamp"], 1_709_550_002_000_i64);
@@ -233,7 +244,8 @@ mod tests {
     #[test]
     fn that_dynamodb_is_out_is_printed_until_it_is_back() {
         let recorder = EmfRecorder::new("prod");
-        let set = |value: f64| ::metrics::with_local_recorder(&recorder, || DYNAMODB_OUT.gauge([]).set(value));
+        let set =
+            |value: f64| ::metrics::with_local_recorder(&recorder, || DYNAMODB_OUT.gauge([]).set(value));
         let told = || recorder.take(Timestamp::default()).first().map(|line| line[OUT].as_u64().unwrap());
         assert_eq!(told(), None);
         set(0.0);

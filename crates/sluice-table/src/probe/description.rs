@@ -45,8 +45,10 @@ impl Probe<'_> {
         let reply = self.dynamo.describe_time_to_live().table_name(self.table).send().await;
         Probed::of(reply.map(|reply| {
             let described = reply.time_to_live_description?;
-            let is_on =
-                matches!(described.time_to_live_status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling));
+            let is_on = matches!(
+                described.time_to_live_status,
+                Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+            );
             is_on.then(|| described.attribute_name.unwrap_or_default())
         }))
     }
@@ -65,7 +67,8 @@ impl Probe<'_> {
 
 fn described(table: &types::TableDescription) -> TableDescription {
     let keys = table.key_schema();
-    let name_of = |kind: KeyType| keys.iter().find(|key| *key.key_type() == kind).map(|key| key.attribute_name.clone());
+    let name_of =
+        |kind: KeyType| keys.iter().find(|key| *key.key_type() == kind).map(|key| key.attribute_name.clone());
     let attribute = table.attribute_definitions().iter().find(|one| one.attribute_name() == KEY);
     TableDescription {
         status: table.table_status().map(|status| status.as_str().to_owned()),
@@ -74,7 +77,11 @@ fn described(table: &types::TableDescription) -> TableDescription {
         sort_key: name_of(KeyType::Range),
         key_type: attribute.map(|attribute| attribute.attribute_type().as_str().to_owned()),
         is_protected: table.deletion_protection_enabled() == Some(true),
-        replicas: table.replicas().iter().filter_map(|replica| replica.region_name().map(str::to_owned)).collect(),
+        replicas: table
+            .replicas()
+            .iter()
+            .filter_map(|replica| replica.region_name().map(str::to_owned))
+            .collect(),
     }
 }
 

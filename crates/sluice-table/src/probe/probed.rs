@@ -28,7 +28,9 @@ impl<T> Probed<T> {
         let message = format!("{code}: {}", error.message().unwrap_or("no more is known"));
         match code {
             "AccessDeniedException" => Self::Denied,
-            "UnknownOperationException" | "SerializationException" | "InvalidAction" => Self::Unsupported(message),
+            "UnknownOperationException" | "SerializationException" | "InvalidAction" => {
+                Self::Unsupported(message)
+            }
             _ => Self::Failed(message),
         }
     }

@@ -21,9 +21,12 @@ impl Probe<'_> {
     pub async fn right(self, action: &str, key: &str) -> Probed<()> {
         let (Self { dynamo, table }, row) = (self, row_key(key));
         match action {
-            "dynamodb:GetItem" => right_of(dynamo.get_item().table_name(table).set_key(Some(row)).send().await),
+            "dynamodb:GetItem" => {
+                right_of(dynamo.get_item().table_name(table).set_key(Some(row)).send().await)
+            }
             "dynamodb:UpdateItem" => {
-                let request = dynamo.update_item().table_name(table).set_key(Some(row)).condition_expression(NEVER);
+                let request =
+                    dynamo.update_item().table_name(table).set_key(Some(row)).condition_expression(NEVER);
                 right_of(request.update_expression(CHANGE).send().await)
             }
             "dynamodb:PutItem" => {
@@ -51,7 +54,8 @@ impl Probe<'_> {
         let update = Update::builder().table_name(table).set_key(row(updated)).update_expression(CHANGE);
         let update = update.condition_expression(NEVER).build();
         let put = Put::builder().table_name(table).set_item(row(put)).condition_expression(NEVER).build();
-        let delete = Delete::builder().table_name(table).set_key(row(deleted)).condition_expression(NEVER).build();
+        let delete =
+            Delete::builder().table_name(table).set_key(row(deleted)).condition_expression(NEVER).build();
         let (Ok(update), Ok(put), Ok(delete)) = (update, put, delete) else {
             return Probed::Failed("the probe cannot be written".into());
         };
@@ -71,7 +75,10 @@ where
 {
     match result.map(drop) {
         Err(error)
-            if matches!(error.code(), Some("ConditionalCheckFailedException" | "TransactionCanceledException")) =>
+            if matches!(
+                error.code(),
+                Some("ConditionalCheckFailedException" | "TransactionCanceledException")
+            ) =>
         {
             Probed::Given(())
         }

@@ -40,7 +40,9 @@ fn value_size(value: &AttributeValue) -> u64 {
         AttributeValue::N(digits) => number_size(digits),
         AttributeValue::B(bytes) => u64::try_from(bytes.as_ref().len()).unwrap_or(u64::MAX),
         AttributeValue::L(items) => 3 + items.iter().map(|item| 1 + value_size(item)).sum::<u64>(),
-        AttributeValue::M(map) => 3 + map.iter().map(|(name, value)| 1 + length(name) + value_size(value)).sum::<u64>(),
+        AttributeValue::M(map) => {
+            3 + map.iter().map(|(name, value)| 1 + length(name) + value_size(value)).sum::<u64>()
+        }
         AttributeValue::Ss(items) => items.iter().map(|text| length(text)).sum(),
         AttributeValue::Ns(items) => items.iter().map(|digits| number_size(digits)).sum(),
         _ => 1,

@@ -107,7 +107,10 @@ pub(super) fn cancelled(reason: types::CancellationReason) -> Cancelled {
         Some(message) => format!("{code}: {message}"),
         None => code,
     };
-    Cancelled { reason: CancellationReason { cause, message }, row: reason.item.filter(|item| !item.is_empty()) }
+    Cancelled {
+        reason: CancellationReason { cause, message },
+        row: reason.item.filter(|item| !item.is_empty()),
+    }
 }
 
 /// The outcome of a cancellation. A false condition comes first: the next plan begins with it.

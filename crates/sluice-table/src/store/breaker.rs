@@ -1,8 +1,8 @@
 //! Remembers whether DynamoDB answers, for all requests of a connection.
 //!
-//! DynamoDB counts as out if attempts were sent for [`Breaker::silence`] and none of them was answered. From then
-//! on no request is sent, except probes, until any reply comes. A refusal is a reply too: a false condition, a
-//! conflict, throttling, a right that is missing. An HTTP status of 500 or more is none.
+//! DynamoDB counts as out if attempts were sent for [`Breaker::silence`] and none of them was answered. From
+//! then on no request is sent, except probes, until any reply comes. A refusal is a reply too: a false
+//! condition, a conflict, throttling, a right that is missing. An HTTP status of 500 or more is none.
 //!
 //! The state is in atomics, because every attempt changes it. The lock is for outages alone.
 
@@ -21,9 +21,9 @@ use crate::metric;
 /// invocations. Replies may have come in the meantime.
 const LATE: Duration = Duration::from_millis(500);
 
-/// If no probe was sent for this time, the task that sends them does not run: the next request is a probe. A larger
-/// value delays the return in a program that drives its runtime only during its calls; a smaller one lets a
-/// caller of a busy process wait for the timeout of an attempt.
+/// If no probe was sent for this time, the task that sends them does not run: the next request is a probe. A
+/// larger value delays the return in a program that drives its runtime only during its calls; a smaller one
+/// lets a caller of a busy process wait for the timeout of an attempt.
 const UNPROBED: Duration = Duration::from_secs(2);
 
 /// No attempt is unanswered.
@@ -35,11 +35,12 @@ pub(super) struct Breaker {
     table: String,
     base: Instant,
     silence: Duration,
-    /// Attempts of one caller follow each other more closely than this. After a longer gap the silence begins anew.
+    /// Attempts of one caller follow each other more closely than this. After a longer gap the silence begins
+    /// anew.
     gap: Duration,
-    /// Since when DynamoDB is silent: when the first attempt was sent that failed since the last reply, or when that
-    /// reply came if this was later. In microseconds from `base` and one, or [`NEVER`]. An attempt whose caller went
-    /// away says nothing.
+    /// Since when DynamoDB is silent: when the first attempt was sent that failed since the last reply, or
+    /// when that reply came if this was later. In microseconds from `base` and one, or [`NEVER`]. An attempt
+    /// whose caller went away says nothing.
     silent_since: AtomicU64,
     replied_at: AtomicU64,
     last_sent: AtomicU64,
@@ -123,7 +124,8 @@ impl Breaker {
         }
     }
 
-    /// Returns the end of an attempt: `until`, or the instant at which DynamoDB counts as out, if that is earlier.
+    /// Returns the end of an attempt: `until`, or the instant at which DynamoDB counts as out, if that is
+    /// earlier.
     pub(super) fn waits_until(&self, until: Instant) -> Instant {
         match self.silent_since() {
             Some(since) if !self.is_out() => until.min(since + self.silence),
@@ -131,8 +133,8 @@ impl Breaker {
         }
     }
 
-    /// Called at the time that [`waits_until`](Self::waits_until) returned. Returns whether DynamoDB is out, so
-    /// that the attempt ends.
+    /// Called at the time that [`waits_until`](Self::waits_until) returned. Returns whether DynamoDB is out,
+    /// so that the attempt ends.
     pub(super) fn is_given_up(&self, now: Instant, cause: impl FnOnce() -> String) -> bool {
         if self.is_out() {
             return true;
@@ -219,7 +221,9 @@ impl Breaker {
     pub(super) fn since(&self, heard: Heard) -> HeardSince {
         if self.replies.load(Ordering::Relaxed) != heard.replies {
             HeardSince::Answered
-        } else if self.fetches.load(Ordering::Relaxed) != heard.fetches || self.fetching.load(Ordering::Relaxed) > 0 {
+        } else if self.fetches.load(Ordering::Relaxed) != heard.fetches
+            || self.fetching.load(Ordering::Relaxed) > 0
+        {
             HeardSince::FetchedCredentials
         } else {
             HeardSince::Silent
@@ -424,7 +428,10 @@ mod tests {
         assert_eq!(breaker.waits_until(sent + 9 * SECOND), due);
         pass(60_000).await;
         assert!(!breaker.is_given_up(Instant::now(), cause), "the process stood still");
-        assert_eq!(breaker.waits_until(Instant::now() + 9 * SECOND), Instant::now() + Duration::from_millis(2_700));
+        assert_eq!(
+            breaker.waits_until(Instant::now() + 9 * SECOND),
+            Instant::now() + Duration::from_millis(2_700)
+        );
         let began = Instant::now();
         breaker.sent(began);
         pass(60_000).await;

@@ -193,7 +193,9 @@ where
         // An answer without a code comes from a proxy, or from something that is not DynamoDB.
         let text = if code.is_empty() {
             let begins = beginning(context.raw());
-            format!("HTTP status {status}, and the reply is not DynamoDB's ({begins}): a proxy may have sent it")
+            format!(
+                "HTTP status {status}, and the reply is not DynamoDB's ({begins}): a proxy may have sent it"
+            )
         } else {
             format!("{code}: {message}")
         };
@@ -204,7 +206,9 @@ where
             _ if matches!(fate(&error), Fate::Conflict | Fate::Throttled) && !maybe_applied => {
                 StoreError::Contended { operation, message: text }
             }
-            _ if fate(&error).is_transient() => StoreError::Unavailable { operation, message: text, maybe_applied },
+            _ if fate(&error).is_transient() => {
+                StoreError::Unavailable { operation, message: text, maybe_applied }
+            }
             _ => StoreError::Rejected { operation, table, message: text },
         };
     }
@@ -217,11 +221,16 @@ where
             StoreError::Credentials { operation, message }
         }
         SdkError::ConstructionFailure(_) => StoreError::Rejected { operation, table, message },
-        _ => StoreError::Unavailable { operation, message: unanswered(endpoint, &error, &message), maybe_applied },
+        _ => StoreError::Unavailable {
+            operation,
+            message: unanswered(endpoint, &error, &message),
+            maybe_applied,
+        },
     }
 }
 
-/// Where the request went, and why there is no answer. What the SDK calls the kinds of its own errors is left out.
+/// Where the request went, and why there is no answer. What the SDK calls the kinds of its own errors is left
+/// out.
 fn unanswered<E>(endpoint: &str, error: &SdkError<E, HttpResponse>, message: &str) -> String
 where
     E: ProvideErrorMetadata,

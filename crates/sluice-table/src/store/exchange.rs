@@ -15,11 +15,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{Builder, ConfigBag, IdentityCache, RuntimeComponents, StalledStreamProtectionConfig};
+use aws_sdk_dynamodb::config::{
+    Builder, ConfigBag, IdentityCache, RuntimeComponents, StalledStreamProtectionConfig,
+};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
 use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
+    SharedHttpConnector,
 };
 use aws_smithy_runtime_api::client::identity::{
     IdentityFuture, ResolveCachedIdentity, SharedIdentityCache, SharedIdentityResolver,
@@ -78,7 +81,12 @@ impl AttemptTimeout {
 /// HTTP client of its own, one is created; without the feature `aws-config` its requests fail, and say why.
 ///
 /// The AWS SDK's own default client is never used: nothing would bound its attempts.
-pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout, dates: &DateReader, breaker: &Arc<Breaker>) -> Builder {
+pub(super) fn bounded(
+    dynamo: &Dynamo,
+    attempt: AttemptTimeout,
+    dates: &DateReader,
+    breaker: &Arc<Breaker>,
+) -> Builder {
     let config = dynamo.config();
     let http = config.http_client().unwrap_or_else(http_client);
     let credentials = config.identity_cache().unwrap_or_else(|| IdentityCache::lazy().build());
@@ -127,7 +135,11 @@ struct BoundedClient {
 }
 
 impl HttpClient for BoundedClient {
-    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
         let connector = self.http.http_connector(settings, components);
         let (attempt, dates, breaker) = (self.attempt, self.dates.clone(), Arc::clone(&self.breaker));
         SharedHttpConnector::new(BoundedConnector { connector, attempt, dates, breaker })
@@ -141,7 +153,11 @@ impl HttpClient for BoundedClient {
         self.http.validate_base_client_config(components, config)
     }
 
-    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+    fn validate_final_config(
+        &self,
+        components: &RuntimeComponents,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
         self.http.validate_final_config(components, config)
     }
 
@@ -288,7 +304,8 @@ impl ResolveCachedIdentity for BoundedIdentity {
         let mut identity = self.cache.resolve_cached_identity(resolver, components, config);
         IdentityFuture::new(async move {
             // Cached credentials are there at once.
-            if let Poll::Ready(identity) = std::future::poll_fn(|c| Poll::Ready(Pin::new(&mut identity).poll(c))).await
+            if let Poll::Ready(identity) =
+                std::future::poll_fn(|c| Poll::Ready(Pin::new(&mut identity).poll(c))).await
             {
                 return identity;
             }
@@ -308,7 +325,11 @@ impl ResolveCachedIdentity for BoundedIdentity {
         self.cache.validate_base_client_config(components, config)
     }
 
-    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+    fn validate_final_config(
+        &self,
+        components: &RuntimeComponents,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
         self.cache.validate_final_config(components, config)
     }
 }

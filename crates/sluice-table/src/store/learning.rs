@@ -26,7 +26,8 @@ impl Learning {
         let mut under_way = self.0.lock();
         // If the caller that reads has left, its channel is closed without an outcome.
         let is_stuck = |read: &watch::Receiver<_>| waited.is_some_and(|waited| waited.same_channel(read));
-        let shared = under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));
+        let shared =
+            under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));
         if let Some(read) = shared {
             return Role::Waits(read.clone());
         }

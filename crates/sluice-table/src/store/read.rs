@@ -45,7 +45,8 @@ impl Store {
                 .await
                 .map_err(Failed::error)?;
             rows.extend(reply.responses.unwrap_or_default().remove(&self.link.table).unwrap_or_default());
-            let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.link.table).map(|rest| rest.keys);
+            let unread =
+                reply.unprocessed_keys.unwrap_or_default().remove(&self.link.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
             attempt = if unread.len() < now.len() { 0 } else { attempt + 1 };
             let taken = now.len();
@@ -80,7 +81,8 @@ impl Store {
 
     async fn scan_within(&self, scan: &Scan, resend: Resend) -> Result<Page, StoreError> {
         let request = || translate::scan(&self.link.dynamo, &self.link.table, scan).send();
-        let reply = self.answer_with_retries(Operation::Scan, resend, request).await.map_err(Failed::error)?;
+        let reply =
+            self.answer_with_retries(Operation::Scan, resend, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),

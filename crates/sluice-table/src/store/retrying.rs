@@ -83,7 +83,9 @@ impl Store {
                 || match resend {
                     Resend::Always => false,
                     Resend::UnlessAmbiguous => fate == Fate::Ambiguous,
-                    Resend::UnlessContended => !maybe_applied && matches!(fate, Fate::Conflict | Fate::Throttled),
+                    Resend::UnlessContended => {
+                        !maybe_applied && matches!(fate, Fate::Conflict | Fate::Throttled)
+                    }
                 };
             if stop {
                 if fate.is_transient() && resend == Resend::UnlessContended {
@@ -113,7 +115,8 @@ impl Store {
         is_out && self.while_out == WhileOut::Fails
     }
 
-    /// How long after its begin a request may send its last attempt, so that it ends in the time that it may take.
+    /// How long after its begin a request may send its last attempt, so that it ends in the time that it may
+    /// take.
     fn latest_attempt(&self, operation: Operation) -> Duration {
         let attempt = match operation {
             Operation::Scan | Operation::BatchGetItem => self.link.attempt.of_many(),

@@ -38,8 +38,9 @@ impl Store {
                     return Err(self.link.breaker.error(Operation::GetItem.as_str(), false));
                 }
                 Role::Waits(mut read) => {
-                    let outcome =
-                        async { read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone()) };
+                    let outcome = async {
+                        read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone())
+                    };
                     let outcome = timeout(self.longest_request(), outcome).await;
                     waited = outcome.is_err().then_some(read);
                     outcome.ok().flatten()

@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure,
-    TransactWriteItem,
+    AttributeValue, KeysAndAttributes, ReturnConsumedCapacity, ReturnValue,
+    ReturnValuesOnConditionCheckFailure, TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{AttributeNames, Delete, Operand, Put, Update, Write};
@@ -59,19 +59,21 @@ fn value(operand: &Operand) -> AttributeValue {
     match operand {
         Operand::Text(text) => AttributeValue::S(text.clone()),
         Operand::Number(number) => AttributeValue::N(number.clone()),
-        Operand::Map(entries) => {
-            AttributeValue::M(entries.iter().map(|(name, entry)| (name.as_ref().to_owned(), value(entry))).collect())
-        }
+        Operand::Map(entries) => AttributeValue::M(
+            entries.iter().map(|(name, entry)| (name.as_ref().to_owned(), value(entry))).collect(),
+        ),
     }
 }
 
 fn values(operands: &[(&'static str, Operand)]) -> Option<HashMap<String, AttributeValue>> {
-    let values: HashMap<_, _> = operands.iter().map(|(name, operand)| ((*name).to_owned(), value(operand))).collect();
+    let values: HashMap<_, _> =
+        operands.iter().map(|(name, operand)| ((*name).to_owned(), value(operand))).collect();
     (!values.is_empty()).then_some(values)
 }
 
 fn names(names: &AttributeNames) -> Option<HashMap<String, String>> {
-    let names: HashMap<_, _> = names.iter().map(|(placeholder, name)| (placeholder, name.to_owned())).collect();
+    let names: HashMap<_, _> =
+        names.iter().map(|(placeholder, name)| (placeholder, name.to_owned())).collect();
     (!names.is_empty()).then_some(names)
 }
 

@@ -1,5 +1,5 @@
-//! What requests do while DynamoDB is out: most fail at once, those of a patient connection wait for its return,
-//! and one task sends probes.
+//! What requests do while DynamoDB is out: most fail at once, those of a patient connection wait for its
+//! return, and one task sends probes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::translate::COUNT_UNITS;
 use crate::operation::Operation;
 use crate::retry::random_wait_up_to;
 
-/// The shortest pause between two probes. Together with [`SPREAD`]: a shorter pause finds the return sooner, and
-/// costs more half read units.
+/// The shortest pause between two probes. Together with [`SPREAD`]: a shorter pause finds the return sooner,
+/// and costs more half read units.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How much longer a pause may be, drawn anew for each: the processes of a fleet probe at different times.
 const SPREAD: Duration = Duration::from_millis(250);
@@ -65,8 +65,8 @@ impl Store {
         self.link.breaker.returned(returns).await;
     }
 
-    /// Whether a request may be sent although DynamoDB is out: because it has come back by `until`, for which only
-    /// a patient connection waits, or as a probe.
+    /// Whether a request may be sent although DynamoDB is out: because it has come back by `until`, for which
+    /// only a patient connection waits, or as a probe.
     pub(super) async fn may_send(&self, until: Instant) -> bool {
         let breaker = &self.link.breaker;
         self.watch();
@@ -77,8 +77,8 @@ impl Store {
         self.while_out == WhileOut::Waits && timeout_at(until, breaker.returned(returns)).await.is_ok()
     }
 
-    /// Spawns the task that sends probes, if there is none. The task ends with the outage, or when the last clone
-    /// of the connection is dropped.
+    /// Spawns the task that sends probes, if there is none. The task ends with the outage, or when the last
+    /// clone of the connection is dropped.
     pub(super) fn watch(&self) {
         let breaker = &self.link.breaker;
         if let Ok(runtime) = Handle::try_current()
@@ -91,7 +91,8 @@ impl Store {
 
     /// Sends one small read. If DynamoDB answers, the outage ends, whatever the answer is.
     async fn probe_once(self) {
-        let request = self.link.dynamo.get_item().table_name(&self.link.table).return_consumed_capacity(COUNT_UNITS);
+        let request =
+            self.link.dynamo.get_item().table_name(&self.link.table).return_consumed_capacity(COUNT_UNITS);
         let request = request.key(KEY, AttributeValue::S(DIRECTORY_KEY.to_owned()));
         let _ = self.send_once(Operation::GetItem, 0, Box::pin(request.send())).await;
     }
@@ -105,8 +106,8 @@ struct Watcher {
 
 impl Watcher {
     async fn watch(self) {
-        // Probes overlap: each may hang for the timeout of an attempt. What is under way when the task ends is
-        // dropped.
+        // Probes overlap: each may hang for the timeout of an attempt. What is under way when the task ends
+        // is dropped.
         let mut probes = JoinSet::new();
         loop {
             sleep(PAUSE + random_wait_up_to(SPREAD)).await;

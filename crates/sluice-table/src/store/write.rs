@@ -76,8 +76,12 @@ impl Store {
     /// [`StoreError`] if no try was answered.
     pub async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
-            let request =
-                self.link.dynamo.delete_item().table_name(&self.link.table).return_values(ReturnValue::AllOld);
+            let request = self
+                .link
+                .dynamo
+                .delete_item()
+                .table_name(&self.link.table)
+                .return_values(ReturnValue::AllOld);
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
@@ -99,14 +103,17 @@ impl Store {
         let request = || {
             let request = self.link.dynamo.transact_write_items().client_request_token(&transaction.token);
             let request = request.return_consumed_capacity(COUNT_UNITS);
-            let items = transaction.items.iter().map(|item| translate::in_table(item, &self.link.table)).collect();
+            let items =
+                transaction.items.iter().map(|item| translate::in_table(item, &self.link.table)).collect();
             request.set_transact_items(Some(items)).send()
         };
         let operation = Operation::TransactWriteItems;
         let attempted = self.send_with_retries(operation, Resend::Always, request).await;
         attempted.map(|answer| match answer {
             Ok(_) => Ok(Transacted::Committed),
-            Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
+            Err(Failed::Cancelled(reasons)) => {
+                Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect()))
+            }
             Err(failed) => Err(failed.error()),
         })
     }

@@ -40,7 +40,8 @@ impl LoneUpdate {
                 Ok(_) => return Ok(TakeResult::granted(())),
                 Err(error) if is_busy(&error) => sleep(backoff(attempt)).await,
                 Err(error) => {
-                    let condition = error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception());
+                    let condition =
+                        error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception());
                     return if condition {
                         Ok(TakeResult::Refused { wait: Duration::ZERO })
                     } else {

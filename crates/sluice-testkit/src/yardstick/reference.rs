@@ -12,7 +12,9 @@ use sluice_sdk::core::Timestamp;
 use sluice_sdk::core::schema::KEY;
 use tokio::time::sleep;
 
-use super::{BASE_BACKOFF, LONGEST_BACKOFF, TakeResult, YardstickError, backoff, digits, failed, is_busy, text};
+use super::{
+    BASE_BACKOFF, LONGEST_BACKOFF, TakeResult, YardstickError, backoff, digits, failed, is_busy, text,
+};
 
 /// `SLUICE_MAX_RETRIES`, as the description states; tries after the first.
 const RETRIES: u32 = 3;
@@ -86,7 +88,8 @@ impl Reference {
                     is_done(request.send().await)?
                 }
                 leases => {
-                    let actions = leases.iter().map(|lease| self.give_back(lease)).collect::<Result<Vec<_>, _>>()?;
+                    let actions =
+                        leases.iter().map(|lease| self.give_back(lease)).collect::<Result<Vec<_>, _>>()?;
                     let request = self.dynamo.transact_write_items();
                     is_done(request.set_transact_items(Some(actions.concat())).send().await)?
                 }
@@ -103,7 +106,9 @@ impl Reference {
     async fn read(&self, dimension: &str, cost: f64, now: Timestamp) -> Result<Option<Row>, YardstickError> {
         let request = self.dynamo.get_item().table_name(&self.table).key(KEY, text(dimension));
         let item = match request.consistent_read(true).send().await {
-            Ok(reply) => reply.item.ok_or_else(|| YardstickError(format!("there is no bucket {dimension}")))?,
+            Ok(reply) => {
+                reply.item.ok_or_else(|| YardstickError(format!("there is no bucket {dimension}")))?
+            }
             Err(error) if is_busy(&error) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
@@ -115,7 +120,11 @@ impl Reference {
     }
 
     /// Writes bucket and lease of every dimension, or nothing; `None` if the transaction was cancelled.
-    async fn write(&self, rows: &[Row], now: Timestamp) -> Result<Option<Vec<ReferenceLease>>, YardstickError> {
+    async fn write(
+        &self,
+        rows: &[Row],
+        now: Timestamp,
+    ) -> Result<Option<Vec<ReferenceLease>>, YardstickError> {
         let (mut actions, mut leases) = (Vec::new(), Vec::new());
         for (row, (dimension, cost)) in rows.iter().zip(&self.dimensions) {
             let key = format!("lease#{dimension}#{:016x}", fastrand::u64(..));
@@ -127,7 +136,12 @@ impl Reference {
         Ok(is_done(sent)?.then_some(leases))
     }
 
-    fn take_tokens(&self, row: &Row, dimension: &str, now: Timestamp) -> Result<TransactWriteItem, YardstickError> {
+    fn take_tokens(
+        &self,
+        row: &Row,
+        dimension: &str,
+        now: Timestamp,
+    ) -> Result<TransactWriteItem, YardstickError> {
         let update = Update::builder()
             .table_name(&self.table)
             .key(KEY, text(dimension))
@@ -159,7 +173,8 @@ impl Reference {
     }
 
     fn give_back(&self, lease: &ReferenceLease) -> Result<Vec<TransactWriteItem>, YardstickError> {
-        let delete = Delete::builder().table_name(&self.table).key(KEY, text(&lease.key)).build().map_err(failed)?;
+        let delete =
+            Delete::builder().table_name(&self.table).key(KEY, text(&lease.key)).build().map_err(failed)?;
         let mut actions = vec![TransactWriteItem::builder().delete(delete).build()];
         if let Some((dimension, cost)) = &lease.restores {
             let update = Update::builder()

@@ -42,8 +42,9 @@ impl Profile {
         if let Some(name) = names.find(|name| name.is_empty() || name.contains('#')) {
             return Err(ProfileError::Name(name.clone()));
         }
-        let is_never_found =
-            |host: &&String| host.bytes().any(|byte| byte.is_ascii_uppercase()) || host.matches('*').count() > 1;
+        let is_never_found = |host: &&String| {
+            host.bytes().any(|byte| byte.is_ascii_uppercase()) || host.matches('*').count() > 1
+        };
         if let Some(host) = self.hosts.iter().find(is_never_found) {
             return Err(ProfileError::Host(host.clone()));
         }

@@ -14,8 +14,8 @@ pub struct PublishedLimit {
     pub tier: Option<String>,
     /// The model. `None` if the limit is of the account.
     pub model: Option<String>,
-    /// The last part of a bucket's name, as in `tpm`: requests, tokens, input tokens or output tokens (`rpm`, `tpm`,
-    /// `itpm`, `otpm`, with `d` for a day and `s` for a second), or calls at once (`concurrent`).
+    /// The last part of a bucket's name, as in `tpm`: requests, tokens, input tokens or output tokens (`rpm`,
+    /// `tpm`, `itpm`, `otpm`, with `d` for a day and `s` for a second), or calls at once (`concurrent`).
     pub metric: String,
     /// Requests or tokens in each window; calls at once.
     pub amount: u64,
@@ -96,7 +96,9 @@ impl LimitTable {
             }
             if amounts.len() != columns {
                 let has = amounts.len();
-                return Err(format!("the row {metric} needs one amount for each of {columns} tiers, and has {has}"));
+                return Err(format!(
+                    "the row {metric} needs one amount for each of {columns} tiers, and has {has}"
+                ));
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! The headers `RateLimit` and `RateLimit-Policy` of the IETF's drafts.
 //!
-//! From draft 08 on, both are lists: `RateLimit-Policy: "burst";q=100;w=60` and `RateLimit: "burst";r=50;t=30`
-//! (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10>). In draft 07, `RateLimit` is a
-//! dictionary, `limit=100, remaining=50, reset=30`, and a policy begins with its limit, `100;w=60`
-//! (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07>).
+//! From draft 08 on, both are lists: `RateLimit-Policy: "burst";q=100;w=60` and `RateLimit:
+//! "burst";r=50;t=30` (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10>). In
+//! draft 07, `RateLimit` is a dictionary, `limit=100, remaining=50, reset=30`, and a policy begins with its
+//! limit, `100;w=60` (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07>).
 //!
-//! Hugging Face puts the kind of its policy before the name: `"fixed window";"api";q=500;w=300`, which is no list of any
-//! draft (<https://github.com/huggingface/huggingface_hub/issues/3553>).
+//! Hugging Face puts the kind of its policy before the name: `"fixed window";"api";q=500;w=300`, which is no
+//! list of any draft (<https://github.com/huggingface/huggingface_hub/issues/3553>).
 
 use std::time::Duration;
 
@@ -55,7 +55,9 @@ pub(super) fn read(headers: &HeaderList<'_>, quota: Quota, policies: &[Policy]) 
 /// Adds the window of the policy with the same limit.
 pub(super) fn complete(reported: &mut Reported, quota: Quota, policies: &[Policy]) {
     if reported.window.is_none() && reported.limit.is_some() {
-        let same = policies.iter().find(|policy| policy.quota == Some(quota) && Some(policy.limit) == reported.limit);
+        let same = policies
+            .iter()
+            .find(|policy| policy.quota == Some(quota) && Some(policy.limit) == reported.limit);
         reported.window = same.and_then(|policy| policy.window);
     }
 }
@@ -70,7 +72,12 @@ fn dictionary(headers: &HeaderList<'_>) -> Option<Reported> {
     };
     let remaining = amount(field("remaining"));
     remaining?;
-    Some(Reported { limit: amount(field("limit")), remaining, reset: seconds(field("reset")), ..Reported::default() })
+    Some(Reported {
+        limit: amount(field("limit")),
+        remaining,
+        reset: seconds(field("reset")),
+        ..Reported::default()
+    })
 }
 
 fn items(headers: &HeaderList<'_>, name: &str) -> Vec<(BareItem, Parameters)> {

@@ -22,8 +22,8 @@ const REMAINING_STEP_MICROS: i128 = 1_000_000;
 /// <https://developers.openai.com/api/docs/guides/rate-limits>, requests (60, 59, 1 s) and project tokens
 /// (60,000, 57,000, 3 s) give a minute, and tokens (150,000, 149,984, 6 min) give neither.
 ///
-/// What is left is rounded down, so the used part may be smaller by nearly one, but not below one: the call that the
-/// reply is for has been counted. A reply of 200, 197 and 16m17.764s
+/// What is left is rounded down, so the used part may be smaller by nearly one, but not below one: the call
+/// that the reply is for has been counted. A reply of 200, 197 and 16m17.764s
 /// (<https://github.com/langchain4j/langchain4j/issues/641>) is a day's: 2.26 requests of 432 s each.
 pub(super) fn implied(reported: &Reported) -> Option<Duration> {
     let limit = i128::from(reported.limit?.micros());
@@ -81,7 +81,11 @@ mod tests {
         assert_eq!(window(150_000, 149_984, Duration::from_secs(360)), None);
         assert_eq!(window(10_000, 10_000, Duration::ZERO), None, "nothing is used");
         assert_eq!(window(10_000, 10_001, Duration::from_millis(6)), None);
-        assert_eq!(window(150_000_000, 149_999_999, Duration::ZERO), None, "rounding alone would make it anything");
+        assert_eq!(
+            window(150_000_000, 149_999_999, Duration::ZERO),
+            None,
+            "rounding alone would make it anything"
+        );
         assert_eq!(implied(&Reported::default()), None);
     }
 }

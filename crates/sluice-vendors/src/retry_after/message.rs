@@ -1,8 +1,9 @@
 //! A wait in the message for people.
 //!
-//! Google writes "Please retry in 34.074824224s." (<https://github.com/google-gemini/gemini-cli/issues/2305>), OpenAI
-//! "Please try again in 7m12s." (<https://help.openai.com/en/articles/6897202-ratelimiterror>), Moonshot "please try again
-//! after 1 seconds" (<https://platform.moonshot.ai/docs/api/chat#error-codes>).
+//! Google writes "Please retry in 34.074824224s."
+//! (<https://github.com/google-gemini/gemini-cli/issues/2305>), OpenAI "Please try again in 7m12s."
+//! (<https://help.openai.com/en/articles/6897202-ratelimiterror>), Moonshot "please try again after 1
+//! seconds" (<https://platform.moonshot.ai/docs/api/chat#error-codes>).
 
 use std::time::Duration;
 

@@ -7,7 +7,8 @@ use sluice_vendors::{HeaderFault, Quota, Reported, VendorRefusal, read};
 
 use crate::said::{EXHAUSTED, MINUTE, NOW, headers, profile, refusal, reported, secs, tokens};
 
-/// A recorded reply: <https://rdrr.io/cran/tidyllm/src/tests/testthat/claude/api.anthropic.com/v1/messages-e050b5-POST.R>.
+/// A recorded reply:
+/// <https://rdrr.io/cran/tidyllm/src/tests/testthat/claude/api.anthropic.com/v1/messages-e050b5-POST.R>.
 const RECORDED: &str = "
     date: Thu, 21 Aug 2025 12:41:00 GMT
     anthropic-ratelimit-input-tokens-limit: 80000
@@ -55,12 +56,14 @@ fn a_reset_that_has_passed_is_no_wait() {
 #[test]
 fn a_reset_that_is_no_instant_or_years_ahead_is_told_and_the_rest_is_read() {
     for (reset, fault) in [("soon", HeaderFault::NotAReset), ("2055-08-21T12:40:59Z", HeaderFault::TooLong)] {
-        let lines = format!("anthropic-ratelimit-requests-limit: 50\nanthropic-ratelimit-requests-reset: {reset}");
+        let lines =
+            format!("anthropic-ratelimit-requests-limit: 50\nanthropic-ratelimit-requests-reset: {reset}");
         let reading = read(profile("anthropic"), Quota::Requests, &headers(&lines), NOW);
         assert_eq!((reading.reported[0].limit, reading.reported[0].reset), (tokens(50), None));
         assert_eq!(reading.unreadable.iter().map(|told| told.fault).collect::<Vec<_>>(), [fault]);
     }
-    let before_1970 = read(profile("anthropic"), Quota::Requests, &headers(RECORDED), Timestamp::from_micros(i64::MIN));
+    let before_1970 =
+        read(profile("anthropic"), Quota::Requests, &headers(RECORDED), Timestamp::from_micros(i64::MIN));
     assert_eq!(before_1970.reported[0].reset, None);
 }
 
@@ -81,13 +84,15 @@ fn limits_overload_and_the_spend_cap_are_told_apart() {
         Some(VendorRefusal::Rate { retry_after: secs(42) })
     );
     let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
-    assert_eq!(refusal("anthropic", 529, "", overloaded), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(
+        refusal("anthropic", 529, "", overloaded),
+        Some(VendorRefusal::SystemBusy { retry_after: None })
+    );
     assert_eq!(refusal("anthropic", 529, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let capped = r#"{"type": "error", "error": {"type": "rate_limit_error", "message": "You have reached your API usage
         limits", "details": {"error_code": "enforced_spend_limit_reached"}}, "request_id": "req_018"}"#;
     let capped = capped.replace('\n', " ");
     assert_eq!(refusal("anthropic", 429, "", &capped), Some(EXHAUSTED));
-    let invalid =
-        r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "max_tokens is required"}}"#;
+    let invalid = r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "max_tokens is required"}}"#;
     assert_eq!(refusal("anthropic", 400, "", invalid), None);
 }

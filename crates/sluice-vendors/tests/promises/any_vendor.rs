@@ -11,7 +11,8 @@ fn read_of(vendor: &str, lines: &str) -> HeaderReading {
 
 #[test]
 fn whichever_family_is_there_is_read() {
-    let openais = "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: 59\nx-ratelimit-reset-requests: 1s";
+    let openais =
+        "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: 59\nx-ratelimit-reset-requests: 1s";
     let read = reported("other", Quota::Requests, openais);
     assert_eq!((read.limit, read.remaining, read.reset), (tokens(60), tokens(59), secs(1)));
     assert_eq!(read.window, None, "whose limit it is, and so of what time, is not known");
@@ -74,7 +75,10 @@ fn the_ietfs_lists_are_read_one_for_each_policy() {
     assert_eq!(reported("acme", Quota::Tokens, of_tokens).remaining, tokens(8_000));
     assert!(all_reported("acme", Quota::Requests, of_tokens).is_empty());
     let of_bytes = "RateLimit-Policy: \"b\";q=9000;qu=\"content-bytes\"\nRateLimit: \"b\";r=8000";
-    assert!(QUOTAS.iter().all(|quota| all_reported("acme", *quota, of_bytes).is_empty()), "no bucket counts bytes");
+    assert!(
+        QUOTAS.iter().all(|quota| all_reported("acme", *quota, of_bytes).is_empty()),
+        "no bucket counts bytes"
+    );
     let at_once = "RateLimit-Policy: \"c\";q=5;qu=\"concurrent-requests\"\nRateLimit: \"c\";r=2";
     assert_eq!(reported("acme", Quota::Concurrency, at_once).limit, tokens(5));
 }
@@ -84,17 +88,30 @@ fn the_ietfs_lists_are_read_one_for_each_policy() {
 fn the_ietfs_older_drafts_are_read() {
     let seventh = "RateLimit: limit=100, remaining=50, reset=5\nRateLimit-Policy: 100;w=60, 1000;w=3600";
     let read = reported("acme", Quota::Requests, seventh);
-    assert_eq!((read.limit, read.remaining, read.reset, read.window), (tokens(100), tokens(50), secs(5), Some(MINUTE)));
-    let third =
-        "RateLimit-Limit: 100, 100;w=60\nRateLimit-Remaining: 50\nRateLimit-Reset: 5\nRateLimit-Policy: 100;w=60";
+    assert_eq!(
+        (read.limit, read.remaining, read.reset, read.window),
+        (tokens(100), tokens(50), secs(5), Some(MINUTE))
+    );
+    let third = "RateLimit-Limit: 100, 100;w=60\nRateLimit-Remaining: 50\nRateLimit-Reset: 5\nRateLimit-Policy: 100;w=60";
     let read = reported("acme", Quota::Requests, third);
-    assert_eq!((read.limit, read.remaining, read.reset, read.window), (tokens(100), tokens(50), secs(5), Some(MINUTE)));
+    assert_eq!(
+        (read.limit, read.remaining, read.reset, read.window),
+        (tokens(100), tokens(50), secs(5), Some(MINUTE))
+    );
     let without_policy = "RateLimit: \"api\";r=0;t=55\nRateLimit-Policy: \"fixed window\";\"api\"";
     let read = reported("acme", Quota::Requests, without_policy);
-    assert_eq!((read.limit, read.remaining, read.window), (None, tokens(0), None), "a policy that states no limit");
-    for nonsense in
-        ["RateLimit: \"a\";r=-5", "RateLimit: ;;;", "RateLimit: 5", "RateLimit: \"a\";r=1.5", "RateLimit: limit=5"]
-    {
+    assert_eq!(
+        (read.limit, read.remaining, read.window),
+        (None, tokens(0), None),
+        "a policy that states no limit"
+    );
+    for nonsense in [
+        "RateLimit: \"a\";r=-5",
+        "RateLimit: ;;;",
+        "RateLimit: 5",
+        "RateLimit: \"a\";r=1.5",
+        "RateLimit: limit=5",
+    ] {
         assert!(all_reported("acme", Quota::Requests, nonsense).is_empty(), "{nonsense}");
     }
 }
@@ -103,8 +120,14 @@ fn the_ietfs_older_drafts_are_read() {
 fn a_plain_429_is_a_limit_and_503_is_busy() {
     assert_eq!(refusal("other", 429, "", ""), Some(VendorRefusal::Rate { retry_after: None }));
     assert_eq!(refusal("other", 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
-    assert_eq!(refusal("other", 503, "retry-after: 5", ""), Some(VendorRefusal::SystemBusy { retry_after: secs(5) }));
-    assert_eq!(refusal("other", 503, "retry-after: never", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(
+        refusal("other", 503, "retry-after: 5", ""),
+        Some(VendorRefusal::SystemBusy { retry_after: secs(5) })
+    );
+    assert_eq!(
+        refusal("other", 503, "retry-after: never", ""),
+        Some(VendorRefusal::SystemBusy { retry_after: None })
+    );
     assert_eq!(refusal("other", 500, "", ""), None);
     assert_eq!(refusal("other", 529, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let a_minutes = r#"{"error": {"code": "quota_exceeded"}}"#;
@@ -113,11 +136,16 @@ fn a_plain_429_is_a_limit_and_503_is_busy() {
 
 #[test]
 fn a_body_that_is_too_long_or_no_json_is_no_body() {
-    let long = format!(r#"{{"error": {{"code": "insufficient_quota", "message": "{}"}}}}"#, "x".repeat(70_000));
+    let long =
+        format!(r#"{{"error": {{"code": "insufficient_quota", "message": "{}"}}}}"#, "x".repeat(70_000));
     assert_eq!(refusal("other", 429, "", &long), Some(VendorRefusal::Rate { retry_after: None }));
     let deep = "[".repeat(60_000);
     assert_eq!(refusal("other", 429, "", &deep), Some(VendorRefusal::Rate { retry_after: None }));
     for body in ["", "[]", "null", "7", "\"insufficient_quota\"", "{\"error\": \"insufficient_quota\"}"] {
-        assert_eq!(refusal("other", 429, "", body), Some(VendorRefusal::Rate { retry_after: None }), "{body}");
+        assert_eq!(
+            refusal("other", 429, "", body),
+            Some(VendorRefusal::Rate { retry_after: None }),
+            "{body}"
+        );
     }
 }

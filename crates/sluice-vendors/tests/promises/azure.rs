@@ -82,7 +82,8 @@ fn other_negative_numbers_cannot_be_read() {
     assert_eq!(reading.unreadable.len(), 1);
 }
 
-/// The page's "types of 429 errors"; the first body as in <https://github.com/vanderschaarlab/climb/issues/1>.
+/// The page's "types of 429 errors"; the first body as in
+/// <https://github.com/vanderschaarlab/climb/issues/1>.
 #[test]
 fn want_of_capacity_is_told_from_want_of_quota() {
     let limited = r#"{"error": {"code": "429", "message": "Requests to the ChatCompletions_Create Operation under Azure OpenAI
@@ -93,7 +94,8 @@ fn want_of_capacity_is_told_from_want_of_quota() {
         refusal("azure", 429, "retry-after: 86400", &limited),
         Some(VendorRefusal::Rate { retry_after: secs(86_400) })
     );
-    let busy = r#"{"error": {"code": "429", "message": "System is experiencing high demand. Please retry later."}}"#;
+    let busy =
+        r#"{"error": {"code": "429", "message": "System is experiencing high demand. Please retry later."}}"#;
     assert_eq!(
         refusal("azure", 429, "retry-after-ms: 2000", busy),
         Some(VendorRefusal::SystemBusy { retry_after: secs(2) })

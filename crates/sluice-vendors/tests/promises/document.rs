@@ -78,7 +78,9 @@ fn the_table_of_vendors_is_what_the_profiles_say() {
 #[test]
 fn the_table_of_hosts_is_what_the_profiles_say() {
     let lacks = |line: &String| !DOCUMENT.contains(line.as_str());
-    let hosts = |profile: &Profile| profile.hosts.iter().map(|host| format!("`{host}`")).collect::<Vec<_>>().join(", ");
+    let hosts = |profile: &Profile| {
+        profile.hosts.iter().map(|host| format!("`{host}`")).collect::<Vec<_>>().join(", ")
+    };
     let lines = vendors().filter(|profile| !profile.hosts.is_empty());
     let lines = lines.map(|profile| format!("| {} | {} |", profile.vendor, hosts(profile)));
     let missing: Vec<_> = lines.filter(lacks).collect();

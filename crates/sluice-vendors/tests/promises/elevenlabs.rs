@@ -37,8 +37,7 @@ fn two_kinds_of_429_are_told_apart() {
     );
     let newer = r#"{"detail": {"type": "rate_limit_error", "code": "concurrent_limit_exceeded"}}"#;
     assert_eq!(refusal("elevenlabs", 429, "", newer), Some(VendorRefusal::Concurrency { retry_after: None }));
-    let busy =
-        r#"{"detail": {"status": "system_busy", "message": "Our services are experiencing high levels of traffic"}}"#;
+    let busy = r#"{"detail": {"status": "system_busy", "message": "Our services are experiencing high levels of traffic"}}"#;
     assert_eq!(refusal("elevenlabs", 429, "", busy), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let neither = r#"{"detail": "slow down"}"#;
     assert_eq!(refusal("elevenlabs", 429, "", neither), Some(VendorRefusal::Rate { retry_after: None }));

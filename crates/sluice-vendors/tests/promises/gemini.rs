@@ -30,7 +30,11 @@ fn the_delay_is_in_the_body() {
     assert_eq!(limited(&body(A_MINUTES, "900ms")), Some(VendorRefusal::Rate { retry_after: millis(900) }));
     assert_eq!(limited(&body(A_MINUTES, "0s")), Some(VendorRefusal::Rate { retry_after: secs(0) }));
     let in_a_list = format!("[{}]", body(A_MINUTES, "34s"));
-    assert_eq!(limited(&in_a_list), Some(VendorRefusal::Rate { retry_after: secs(34) }), "as streaming calls write it");
+    assert_eq!(
+        limited(&in_a_list),
+        Some(VendorRefusal::Rate { retry_after: secs(34) }),
+        "as streaming calls write it"
+    );
 }
 
 /// <https://github.com/google-gemini/gemini-cli/issues/14831>: a body without details.
@@ -72,5 +76,9 @@ fn it_is_busy_with_503_and_reports_no_quota_in_headers() {
     assert_eq!(refusal("gemini", 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     assert_eq!(refusal("gemini", 500, "", ""), None);
     let lines = "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: 0";
-    assert_eq!(reported("gemini", Quota::Requests, lines).window, None, "headers of another vendor, from a gateway");
+    assert_eq!(
+        reported("gemini", Quota::Requests, lines).window,
+        None,
+        "headers of another vendor, from a gateway"
+    );
 }

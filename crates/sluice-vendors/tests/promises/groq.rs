@@ -43,8 +43,7 @@ fn openais_names_mean_a_days_requests_and_a_minutes_tokens() {
 /// <https://console.groq.com/docs/errors>: 429; 498, "Flex Tier Capacity Exceeded".
 #[test]
 fn a_full_flex_tier_is_busy() {
-    let limited =
-        r#"{"error": {"message": "Rate limit reached for model", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
+    let limited = r#"{"error": {"message": "Rate limit reached for model", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
     assert_eq!(refusal("groq", 429, PAGE, limited), Some(VendorRefusal::Rate { retry_after: secs(2) }));
     assert_eq!(refusal("groq", 498, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     assert_eq!(refusal("openai", 498, "", ""), None, "the status is Groq's alone");

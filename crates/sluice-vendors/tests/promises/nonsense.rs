@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::{Amount, Timestamp};
 use sluice_vendors::{
-    HeaderFault, HeaderReading, MAX_RETRY_AFTER, Profile, Quota, QuotaHeaders, Reported, Unreadable, VendorRefusal,
-    classify, classify_event, read, retry_after, should_retry, unknown_header,
+    HeaderFault, HeaderReading, MAX_RETRY_AFTER, Profile, Quota, QuotaHeaders, Reported, Unreadable,
+    VendorRefusal, classify, classify_event, read, retry_after, should_retry, unknown_header,
 };
 
 use crate::profiles::{QUOTAS, vendors};
@@ -55,8 +55,7 @@ const NAMES: &[&str] = &[
 ];
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    let instant =
-        "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][01][0-9]:[0-5][0-9])";
+    let instant = "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][01][0-9]:[0-5][0-9])";
     prop_oneof![
         4 => "[0-9]{1,9}".prop_map(String::into_bytes),
         1 => "(-1|0|-0|\\+5|1e3|NaN|)".prop_map(String::into_bytes),
@@ -119,7 +118,10 @@ fn check(vendor: &Profile, quota: Quota, lines: &Lines, now: Timestamp) -> Resul
         prop_assert!(window.is_none() || limit.is_some() || remaining.is_some());
     }
     let told: Vec<&str> = unreadable.iter().map(|told| told.name.as_str()).collect();
-    prop_assert!(told.iter().all(|name| lines.iter().any(|(there, _)| there == name)), "{told:?} are not there");
+    prop_assert!(
+        told.iter().all(|name| lines.iter().any(|(there, _)| there == name)),
+        "{told:?} are not there"
+    );
     let again = read(vendor, quota, &without(lines, &told), now);
     prop_assert_eq!(
         again,
@@ -127,7 +129,11 @@ fn check(vendor: &Profile, quota: Quota, lines: &Lines, now: Timestamp) -> Resul
         "what cannot be read changes nothing"
     );
     let loud: Lines = lines.iter().map(|(name, value)| (name.to_uppercase(), value.clone())).collect();
-    prop_assert_eq!(read(vendor, quota, &loud, now), HeaderReading { reported, unreadable }, "case is of no account");
+    prop_assert_eq!(
+        read(vendor, quota, &loud, now),
+        HeaderReading { reported, unreadable },
+        "case is of no account"
+    );
     Ok(())
 }
 

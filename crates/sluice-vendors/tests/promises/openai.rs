@@ -75,7 +75,10 @@ fn a_replys_figures_tell_the_window_that_the_guide_does_not() {
     let requests = reported("openai", Quota::Requests, lines);
     assert_eq!((requests.limit, requests.reset, requests.window), (tokens(5_000), millis(12), Some(MINUTE)));
     let of_tokens = reported("openai", Quota::Tokens, lines);
-    assert_eq!((of_tokens.remaining, of_tokens.reset, of_tokens.window), (tokens(159_976), millis(9), Some(MINUTE)));
+    assert_eq!(
+        (of_tokens.remaining, of_tokens.reset, of_tokens.window),
+        (tokens(159_976), millis(9), Some(MINUTE))
+    );
 }
 
 /// <https://community.openai.com/t/x-ratelimit-headers-missing/935514>: replies without any.
@@ -104,7 +107,10 @@ fn a_header_that_cannot_be_read_changes_nothing_and_is_told() {
             told("x-ratelimit-reset-requests", HeaderFault::NotAReset),
         ]
     );
-    assert_eq!(reading.unreadable[1].to_string(), "cannot read x-ratelimit-remaining-requests: it is below zero");
+    assert_eq!(
+        reading.unreadable[1].to_string(),
+        "cannot read x-ratelimit-remaining-requests: it is below zero"
+    );
     let one_bad = "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: many";
     let reading = read(profile("openai"), Quota::Requests, &headers(one_bad), NOW);
     assert_eq!((reading.reported[0].limit, reading.reported[0].remaining), (tokens(60), None));
@@ -120,7 +126,10 @@ fn white_space_around_a_value_is_of_no_account() {
 #[test]
 fn decimals_are_read_and_round_down() {
     let lines = "x-ratelimit-remaining-tokens: 149984.1234567";
-    assert_eq!(reported("openai", Quota::Tokens, lines).remaining, Some(Amount::from_micros(149_984_123_456)));
+    assert_eq!(
+        reported("openai", Quota::Tokens, lines).remaining,
+        Some(Amount::from_micros(149_984_123_456))
+    );
 }
 
 /// <https://community.openai.com/t/where-to-find-all-values-of-error-type/158707>, and the wording of
@@ -151,16 +160,21 @@ fn each_limit_of_spending_is_known_by_its_code() {
         "billing_hard_limit_reached",
         "billing_not_active",
     ] {
-        let body = format!(r#"{{"error": {{"type": "rate_limit_error", "code": "{code}", "message": "no"}}}}"#);
-        let exhausted = VendorRefusal::QuotaExhausted { retry_after: secs(1), alone: code.starts_with("project") };
+        let body =
+            format!(r#"{{"error": {{"type": "rate_limit_error", "code": "{code}", "message": "no"}}}}"#);
+        let exhausted =
+            VendorRefusal::QuotaExhausted { retry_after: secs(1), alone: code.starts_with("project") };
         assert_eq!(refusal("openai", 429, "retry-after: 1", &body), Some(exhausted), "{code}");
     }
     let too_steep = r#"{"error": {"type": "rate_limit_error", "code": "slow_down", "message": "Slow down"}}"#;
-    assert_eq!(refusal("openai", 429, "retry-after: 2", too_steep), Some(VendorRefusal::Rate { retry_after: secs(2) }));
+    assert_eq!(
+        refusal("openai", 429, "retry-after: 2", too_steep),
+        Some(VendorRefusal::Rate { retry_after: secs(2) })
+    );
 }
 
-/// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier: flex`
-/// (<https://developers.openai.com/api/docs/guides/flex-processing>).
+/// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier:
+/// flex` (<https://developers.openai.com/api/docs/guides/flex-processing>).
 #[test]
 fn an_overloaded_vendor_is_busy() {
     assert_eq!(refusal("openai", 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));

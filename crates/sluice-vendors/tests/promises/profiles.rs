@@ -2,7 +2,8 @@
 
 use sluice_core::LimitType;
 use sluice_vendors::{
-    Counted, Counts, HeaderReading, Kept, Profile, PublishedLimit, Quota, Vendors, classify, read, unknown_header,
+    Counted, Counts, HeaderReading, Kept, Profile, PublishedLimit, Quota, Vendors, classify, read,
+    unknown_header,
 };
 
 use crate::said::{NOW, headers, profile};
@@ -28,7 +29,8 @@ fn every_header_of_a_profile_is_read() {
     for profile in vendors() {
         for names in &profile.quotas {
             let all = [&names.limit, &names.remaining, &names.in_use, &names.reset];
-            let lines: Vec<(&str, &str)> = all.into_iter().flatten().map(|name| (name.as_str(), "7")).collect();
+            let lines: Vec<(&str, &str)> =
+                all.into_iter().flatten().map(|name| (name.as_str(), "7")).collect();
             let HeaderReading { reported, unreadable } = read(profile, names.kind, &lines, NOW);
             assert_eq!(unreadable, [], "{}", profile.vendor);
             let read = reported.iter().any(|reported| {
@@ -49,10 +51,12 @@ fn every_example_of_a_refusal_is_judged_by_its_own_rule() {
     for profile in vendors() {
         for rule in &profile.refusals {
             let (Some(example), status, means) = (&rule.example, rule.status, rule.means) else { continue };
-            let judged = classify(profile, status.unwrap_or(429), &headers(""), Some(example.as_bytes()), NOW);
+            let judged =
+                classify(profile, status.unwrap_or(429), &headers(""), Some(example.as_bytes()), NOW);
             let mut only_this = profile.clone();
             only_this.refusals = vec![rule.clone()];
-            let by_rule = classify(&only_this, status.unwrap_or(418), &headers(""), Some(example.as_bytes()), NOW);
+            let by_rule =
+                classify(&only_this, status.unwrap_or(418), &headers(""), Some(example.as_bytes()), NOW);
             assert!(by_rule.is_some(), "{}: the rule does not fit its example {example}", profile.vendor);
             assert_eq!(judged, by_rule, "{}: {means:?} {example}", profile.vendor);
             seen += 1;
@@ -126,21 +130,29 @@ fn each_tier_has_its_column_of_published_limits() {
         tpd = [1_000, 0]\nconcurrent = [1, 2]\ncounts = 'fixed'\nsource = 'https://a.example'";
     let profile = Profile::parse(limits).unwrap();
     let of = |tier: &str, model: &str| -> Vec<(&str, u64, Option<u64>)> {
-        let fits =
-            |limit: &&PublishedLimit| limit.tier.as_deref() == Some(tier) && limit.model.as_deref() == Some(model);
+        let fits = |limit: &&PublishedLimit| {
+            limit.tier.as_deref() == Some(tier) && limit.model.as_deref() == Some(model)
+        };
         let all = profile.limits.iter().filter(fits);
-        all.map(|limit| (limit.metric.as_str(), limit.amount, limit.window.map(|window| window.as_secs()))).collect()
+        all.map(|limit| (limit.metric.as_str(), limit.amount, limit.window.map(|window| window.as_secs())))
+            .collect()
     };
     for model in ["m", "n"] {
         let free = [("rpm", 3, Some(60)), ("tpd", 1_000, Some(86_400)), ("concurrent", 1, None)];
         assert_eq!(of("free", model), free);
-        assert_eq!(of("paid", model), [("rpm", 500, Some(60)), ("concurrent", 2, None)], "no amount, no limit");
+        assert_eq!(
+            of("paid", model),
+            [("rpm", 500, Some(60)), ("concurrent", 2, None)],
+            "no amount, no limit"
+        );
     }
     assert!(profile.limits.iter().all(|limit| limit.counts == Counts::Fixed));
-    let of_account = Profile::parse("vendor = 'a'\n[[limits]]\nrps = [2]\nsource = 'https://a.example'").unwrap();
+    let of_account =
+        Profile::parse("vendor = 'a'\n[[limits]]\nrps = [2]\nsource = 'https://a.example'").unwrap();
     assert_eq!((of_account.limits[0].tier.as_ref(), of_account.limits[0].model.as_ref()), (None, None));
     let error = |row: &str| {
-        let text = format!("vendor = 'a'\n[[limits]]\ntiers = ['1', '2']\n{row}\nsource = 'https://a.example'");
+        let text =
+            format!("vendor = 'a'\n[[limits]]\ntiers = ['1', '2']\n{row}\nsource = 'https://a.example'");
         Profile::parse(&text).unwrap_err().to_string()
     };
     assert!(error("rpm = [1, 2, 3]").contains("rpm needs one amount for each of 2 tiers, and has 3"));
@@ -160,7 +172,9 @@ fn no_published_limit_is_stated_twice() {
     let limit = |vendor: &str, tier: &str, model: &str, metric: &str| {
         let mut limits = profile(vendor).limits.iter();
         let fits = |limit: &&PublishedLimit| {
-            limit.tier.as_deref() == Some(tier) && limit.model.as_deref() == Some(model) && limit.metric == metric
+            limit.tier.as_deref() == Some(tier)
+                && limit.model.as_deref() == Some(model)
+                && limit.metric == metric
         };
         limits.find(fits).map(|limit| limit.amount)
     };
@@ -188,7 +202,11 @@ fn a_reply_whose_limits_are_not_understood_is_noticed() {
     let unknown = |vendor, lines: &str| unknown_header(profile(vendor), &headers(lines)).map(str::to_owned);
     assert_eq!(unknown("acme", "x-acme-ratelimit-left: 5").as_deref(), Some("x-acme-ratelimit-left"));
     assert_eq!(unknown("openai", "X-Rate-Limit-Left: 5").as_deref(), Some("X-Rate-Limit-Left"));
-    assert_eq!(unknown("openai", "x-ratelimit-limit-tokens: 5\nx-ratelimit-more: 5"), None, "some of it is understood");
+    assert_eq!(
+        unknown("openai", "x-ratelimit-limit-tokens: 5\nx-ratelimit-more: 5"),
+        None,
+        "some of it is understood"
+    );
     assert_eq!(unknown("acme", "content-type: text/html"), None, "nothing is said");
     assert_eq!(unknown("acme", "RateLimit: \"a\";r=5"), None);
 }
@@ -196,11 +214,19 @@ fn a_reply_whose_limits_are_not_understood_is_noticed() {
 #[test]
 fn a_profile_that_would_do_nothing_is_refused() {
     let error = |text: &str| Profile::parse(text).unwrap_err().to_string();
-    assert!(error("vendor = 'a'\n[[refusal]]\nmeans = 'busy'\nsource = 'https://a.example'").contains("no condition"));
+    assert!(
+        error("vendor = 'a'\n[[refusal]]\nmeans = 'busy'\nsource = 'https://a.example'")
+            .contains("no condition")
+    );
     let upper = "vendor = 'a'\n[[quota]]\nkind = 'tokens'\nlimit = 'X-Limit'\nsource = 'https://a.example'";
     assert!(error(upper).contains("\"X-Limit\""));
     assert!(error("vendor = ''").contains("vendor's name"));
-    assert!(error("vendor = 'a'\n[failed]\nrequests = 'kept'\ntokens = 'kept'\nsource = 'I know'").contains("I know"));
+    assert!(
+        error("vendor = 'a'\n[failed]\nrequests = 'kept'\ntokens = 'kept'\nsource = 'I know'")
+            .contains("I know")
+    );
     assert!(error("vendor = 'a'\ntypo = 1").contains("typo"));
-    assert!(error("vendor = 'a'\n[enforced]\nover = ['soon']\nsource = 'https://a.example'").contains("soon"));
+    assert!(
+        error("vendor = 'a'\n[enforced]\nover = ['soon']\nsource = 'https://a.example'").contains("soon")
+    );
 }

@@ -1,4 +1,5 @@
-//! Refusals as people reported them, and what each means. The source of each is beside its rule in `profiles/*.toml`.
+//! Refusals as people reported them, and what each means. The source of each is beside its rule in
+//! `profiles/*.toml`.
 
 use sluice_vendors::{VendorRefusal, classify_event};
 
@@ -112,12 +113,19 @@ fn an_error_inside_a_stream_that_began_well_is_judged_by_its_body() {
     let of = |vendor, event: &str| classify_event(profile(vendor), event.as_bytes(), NOW);
     let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
     assert_eq!(of("anthropic", overloaded), Some(BUSY));
-    assert_eq!(of("acme", r#"{"error": {"code": "server_is_overloaded", "message": "overloaded"}}"#), Some(BUSY));
+    assert_eq!(
+        of("acme", r#"{"error": {"code": "server_is_overloaded", "message": "overloaded"}}"#),
+        Some(BUSY)
+    );
     assert_eq!(of("openai", r#"{"error": {"type": "tokens", "code": "rate_limit_exceeded"}}"#), Some(RATE));
-    assert_eq!(of("openai", r#"{"error": {"type": "server_error", "message": "The server had an error"}}"#), None);
+    assert_eq!(
+        of("openai", r#"{"error": {"type": "server_error", "message": "The server had an error"}}"#),
+        None
+    );
     assert_eq!(of("groq", r#"{"choices": []}"#), None, "a rule of a status alone does not fit an event");
     assert_eq!(of("openai", "no json"), None);
-    let upstream = r#"{"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "x"}}}"#;
+    let upstream =
+        r#"{"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "x"}}}"#;
     assert_eq!(of("openrouter", upstream), Some(BUSY));
     assert_eq!(of("cartesia", upstream), Some(SLOTS), "the status that the event names");
     let not_ready = r#"{"__type": "ModelNotReadyException", "message": "not ready"}"#;

@@ -80,8 +80,13 @@ fn means(refusal: VendorRefusal) -> Means {
 fn each_published_refusal_means_what_its_vendor_says() {
     for reply in replies() {
         let told = format!("{} ({})", reply.source, reply.vendor);
-        let refusal =
-            classify(profile(&reply.vendor), reply.status, &headers(&reply.headers), reply.body(), reply.now());
+        let refusal = classify(
+            profile(&reply.vendor),
+            reply.status,
+            &headers(&reply.headers),
+            reply.body(),
+            reply.now(),
+        );
         assert_eq!(refusal.map(means), reply.means, "{told}");
         let wait = refusal.and_then(|refusal| refusal.retry_after());
         assert_eq!(wait, span(reply.wait.as_ref()), "{told}");
@@ -96,7 +101,8 @@ fn each_published_header_is_read_and_nothing_else() {
             let reading = read(profile(&reply.vendor), quota, &headers(&reply.headers), reply.now());
             assert_eq!(reading.unreadable, [], "{}", reply.source);
             let reported: Vec<_> = reading.reported.into_iter().map(without_rounding).collect();
-            let expected: Vec<_> = reply.quotas.iter().filter(|said| said.kind == quota).map(expected).collect();
+            let expected: Vec<_> =
+                reply.quotas.iter().filter(|said| said.kind == quota).map(expected).collect();
             assert_eq!(reported, expected, "{quota:?} {} ({})", reply.source, reply.vendor);
         }
     }

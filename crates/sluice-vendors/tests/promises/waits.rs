@@ -27,7 +27,11 @@ fn seconds_decimals_milliseconds_and_dates_are_read() {
     assert_eq!(of("x-ms-retry-after-ms: 100").wait, millis(100));
     assert_eq!(of("retry-after: Thu, 21 Aug 2025 12:41:25 GMT").wait, secs(30));
     assert_eq!(of("retry-after: Thursday, 21-Aug-25 12:41:25 GMT").wait, secs(30));
-    assert_eq!(of("retry-after: Thu, 21 Aug 2025 12:00:00 GMT").wait, secs(0), "a date that has passed is no wait");
+    assert_eq!(
+        of("retry-after: Thu, 21 Aug 2025 12:00:00 GMT").wait,
+        secs(0),
+        "a date that has passed is no wait"
+    );
 }
 
 #[test]
@@ -45,7 +49,9 @@ fn absent_is_not_zero() {
 
 #[test]
 fn nonsense_is_told_and_is_no_wait() {
-    for value in ["soon", "-1", "+1", "1e3", "NaN", "infinity", "", "1 2", "2025-08-21T12:41:25Z", "Thu, 99 Aug 2025"] {
+    for value in
+        ["soon", "-1", "+1", "1e3", "NaN", "infinity", "", "1 2", "2025-08-21T12:41:25Z", "Thu, 99 Aug 2025"]
+    {
         assert_eq!(fault(&format!("retry-after: {value}")), HeaderFault::NeitherSecondsNorDate, "{value:?}");
     }
     assert_eq!(fault("retry-after-ms: 1s"), HeaderFault::NotANumber);
@@ -57,13 +63,17 @@ fn nonsense_is_told_and_is_no_wait() {
 fn a_wait_above_a_day_is_heard_and_one_above_a_month_is_cut_and_told() {
     assert_eq!(of("retry-after: 86400").wait, secs(86_400));
     assert_eq!(of("retry-after: 604800").wait, secs(604_800));
-    for lines in ["retry-after: 31536000", "retry-after-ms: 31536000000", "retry-after: Fri, 21 Aug 2026 12:41:25 GMT"]
+    for lines in
+        ["retry-after: 31536000", "retry-after-ms: 31536000000", "retry-after: Fri, 21 Aug 2026 12:41:25 GMT"]
     {
         let read = of(lines);
         assert_eq!(read.wait, Some(MAX_RETRY_AFTER), "{lines}");
         assert_eq!(read.unreadable[0].fault, HeaderFault::TooLong, "{lines}");
     }
-    assert_eq!(fault("retry-after: 99999999999999999999999999999999999999999999"), HeaderFault::NeitherSecondsNorDate);
+    assert_eq!(
+        fault("retry-after: 99999999999999999999999999999999999999999999"),
+        HeaderFault::NeitherSecondsNorDate
+    );
     assert_eq!(fault(&format!("retry-after: {}", "0".repeat(200))), HeaderFault::TooLong);
 }
 
@@ -93,7 +103,8 @@ fn azures_own_header_stands_for_the_retry_after_that_is_missing() {
     assert_eq!(of("retry-after: 7\nx-rate-limit-reset-tokens: 55").wait, secs(7));
 }
 
-/// The metadata of <https://github.com/Gitlawb/openclaude/issues/936>, with a reset in milliseconds of Unix time.
+/// The metadata of <https://github.com/Gitlawb/openclaude/issues/936>, with a reset in milliseconds of Unix
+/// time.
 #[test]
 fn a_reset_that_the_body_repeats_is_read() {
     let body =

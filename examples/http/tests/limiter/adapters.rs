@@ -44,7 +44,12 @@ async fn a_stream_of_async_openai_is_settled_to_the_token_and_a_dropped_one_give
     let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build().unwrap();
     let request = || {
         let mut request = CreateChatCompletionRequestArgs::default();
-        request.model("small").max_completion_tokens(50_u32).messages([message.clone().into()]).build().unwrap()
+        request
+            .model("small")
+            .max_completion_tokens(50_u32)
+            .messages([message.clone().into()])
+            .build()
+            .unwrap()
     };
     let mut stream = openai.chat().create_stream(request()).await.unwrap();
     let mut text = String::new();
@@ -69,11 +74,13 @@ async fn async_openai_sends_through_the_http_client_that_it_is_given() {
     // No other HTTP client finds the vendor under this name.
     let http = reqwest::Client::builder().resolve("vendor.invalid", address).build().unwrap();
     let url = format!("http://vendor.invalid:{}/v1", address.port());
-    let openai = async_openai::Client::with_config(OpenAIConfig::new().with_api_base(url).with_api_key("none"));
+    let openai =
+        async_openai::Client::with_config(OpenAIConfig::new().with_api_base(url).with_api_key("none"));
     let openai = openai.with_http_service(world.limiter().async_openai_over(http));
     let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build().unwrap();
     let mut request = CreateChatCompletionRequestArgs::default();
-    let request = request.model("small").max_completion_tokens(50_u32).messages([message.into()]).build().unwrap();
+    let request =
+        request.model("small").max_completion_tokens(50_u32).messages([message.into()]).build().unwrap();
     openai.chat().create(request).await.unwrap();
     is_settled(&world).await;
     slot_is_back(&world).await;
@@ -83,10 +90,11 @@ async fn async_openai_sends_through_the_http_client_that_it_is_given() {
 async fn a_stream_through_tower_is_settled_to_the_token_and_a_dropped_one_gives_its_slot_back() {
     let world = world().await;
     let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());
-    let http = ServiceBuilder::new().layer(world.limiter().ask_usage()).service(http.build_http::<Full<Bytes>>());
+    let http =
+        ServiceBuilder::new().layer(world.limiter().ask_usage()).service(http.build_http::<Full<Bytes>>());
     let open = async || {
-        let request =
-            Request::post(format!("{}/v1/chat/completions", world.url)).header("content-type", "application/json");
+        let request = Request::post(format!("{}/v1/chat/completions", world.url))
+            .header("content-type", "application/json");
         http.clone().oneshot(request.body(Full::from(chat(true))).unwrap()).await.unwrap().into_body()
     };
     let text = open().await.collect().await.unwrap().to_bytes();
@@ -106,8 +114,7 @@ async fn responses_and_generate_content_are_settled_to_the_token() {
     let world = world().await;
     let http = reqwest_with(world.limiter());
     let responses = r#"{"model": "small", "max_output_tokens": 50, "input": "Good morning"}"#;
-    let google =
-        r#"{"contents": [{"parts": [{"text": "Good morning"}]}], "generationConfig": {"maxOutputTokens": 50}}"#;
+    let google = r#"{"contents": [{"parts": [{"text": "Good morning"}]}], "generationConfig": {"maxOutputTokens": 50}}"#;
     for (path, body) in [("/v1/responses", responses), ("/v1beta/models/small:generateContent", google)] {
         let reply = http.post(format!("{}{path}", world.url)).body(body).send().await.unwrap();
         assert!(reply.status().is_success(), "{path}");
@@ -119,10 +126,12 @@ async fn responses_and_generate_content_are_settled_to_the_token() {
 #[tokio::test]
 async fn a_use_that_cannot_be_is_not_believed() {
     let world = world().await;
-    let reply = r#"{"choices": [], "usage": {"prompt_tokens": 1000000000000, "completion_tokens": 1000000000000}}"#;
+    let reply =
+        r#"{"choices": [], "usage": {"prompt_tokens": 1000000000000, "completion_tokens": 1000000000000}}"#;
     world.vendor.books().next = Some((200, reply));
     let http = reqwest_with(world.limiter());
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
     reply.bytes().await.unwrap();
     slot_is_back(&world).await;
     let taken = i64::from(CAPACITY) - world.left("acme#small#tpm").await;
@@ -130,7 +139,8 @@ async fn a_use_that_cannot_be_is_not_believed() {
 }
 
 fn request(url: &str) -> Request<Full<Bytes>> {
-    let request = Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
+    let request =
+        Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
     request.body(Full::from(chat(false))).unwrap()
 }
 
@@ -142,7 +152,8 @@ async fn a_call_through_tower_that_cannot_be_sent_gives_everything_back() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     http.oneshot(request(&format!("http://{nobody}"))).await.unwrap_err();
     let is_back = async |world: &World| {
-        (world.left("acme#small#tpm").await, world.in_use("acme#concurrent").await) == (i64::from(CAPACITY), 0)
+        (world.left("acme#small#tpm").await, world.in_use("acme#concurrent").await)
+            == (i64::from(CAPACITY), 0)
     };
     world.until("tokens and slot are back", is_back).await;
 }

@@ -62,7 +62,8 @@ async fn a_stream_is_settled_to_the_token_and_a_dropped_one_gives_its_slot_back(
     let world = world().await;
     let bedrock = client(&world.limiter(), &world.url);
     let open = async || {
-        let request = bedrock.converse_stream().model_id("small").messages(hello()).inference_config(at_most_50());
+        let request =
+            bedrock.converse_stream().model_id("small").messages(hello()).inference_config(at_most_50());
         request.send().await.unwrap().stream
     };
     let mut stream = open().await;
@@ -92,7 +93,8 @@ async fn an_exception_inside_a_stream_is_a_refusal_of_which_the_fleet_hears() {
         world.refilling("bedrock#rpm", LimitType::Requests, 100, Duration::from_secs(60)).await;
         let limiter = Limiter::new(world.sluice()).vendor("bedrock");
         let bedrock = client(&limiter, &world.url);
-        let mut stream = bedrock.converse_stream().model_id("small").messages(hello()).send().await.unwrap().stream;
+        let mut stream =
+            bedrock.converse_stream().model_id("small").messages(hello()).send().await.unwrap().stream;
         let mut error = None;
         while error.is_none() {
             match stream.recv().await {

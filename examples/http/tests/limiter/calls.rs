@@ -26,15 +26,21 @@ async fn what_a_reply_says_that_it_used_is_settled_to_the_token() {
     let http = reqwest_with(world.limiter().ask_usage());
     for stream in [false, true] {
         for _ in 0..3 {
-            let reply =
-                http.post(format!("{}/v1/chat/completions", world.url)).body(chat(stream)).send().await.unwrap();
+            let reply = http
+                .post(format!("{}/v1/chat/completions", world.url))
+                .body(chat(stream))
+                .send()
+                .await
+                .unwrap();
             assert!(reply.status().is_success());
             let text = reply.text().await.unwrap();
             assert!(text.contains("morning"), "the client reads all of it: {text}");
             assert_eq!(world.in_use("acme#concurrent").await, 0, "the slot is back when the body has ended");
         }
     }
-    world.until("the usage is settled", async |world| world.left("acme#small#tpm").await == billed(world)).await;
+    world
+        .until("the usage is settled", async |world| world.left("acme#small#tpm").await == billed(world))
+        .await;
     assert_eq!(world.left("acme#rpm").await, 94);
 }
 
@@ -42,7 +48,8 @@ async fn what_a_reply_says_that_it_used_is_settled_to_the_token() {
 async fn the_slot_is_held_as_long_as_the_body_is_read() {
     let world = world().await;
     let http = reqwest_with(world.limiter().ask_usage());
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(true)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(true)).send().await.unwrap();
     let mut pieces = reply.bytes_stream();
     pieces.next().await.unwrap().unwrap();
     assert_eq!(world.in_use("acme#concurrent").await, 1);
@@ -55,7 +62,8 @@ async fn a_connection_that_is_dropped_in_the_middle_gives_back_its_slot_and_keep
     let world = world().await;
     world.vendor.books().breaks_off = true;
     let http = reqwest_with(world.limiter().ask_usage());
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(true)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(true)).send().await.unwrap();
     let mut pieces = reply.bytes_stream();
     pieces.next().await.unwrap().unwrap();
     drop(pieces);
@@ -103,14 +111,17 @@ async fn a_call_that_cannot_be_sent_gives_everything_back() {
     let sent = http.post(format!("http://{nobody}/v1/chat/completions")).body(chat(false)).send().await;
     assert!(sent.unwrap_err().is_connect(), "the client's own error");
     assert_eq!(world.in_use("acme#concurrent").await, 0);
-    world.until("the tokens are back", async |world| world.left("acme#small#tpm").await == i64::from(CAPACITY)).await;
+    world
+        .until("the tokens are back", async |world| world.left("acme#small#tpm").await == i64::from(CAPACITY))
+        .await;
 }
 
 #[tokio::test]
 async fn other_hosts_and_other_methods_pass() {
     let world = world().await;
     let http = reqwest_with(Limiter::new(world.sluice()));
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
     assert!(reply.status().is_success(), "127.0.0.1 is no vendor's");
     let http = reqwest_with(world.limiter());
     let reply = http.get(format!("{}/v1/chat/completions", world.url)).send().await.unwrap();
@@ -153,7 +164,9 @@ async fn beyond_the_patience_the_client_gets_a_reply_that_says_when_to_come_back
     let world = World::new().await;
     world.bucket("acme#rpm", LimitType::Requests, 1).await;
     let http = reqwest_with(world.limiter());
-    let call = async || http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
+    let call = async || {
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap()
+    };
     assert!(call().await.status().is_success());
     let reply = call().await;
     assert_eq!(reply.status(), 429);

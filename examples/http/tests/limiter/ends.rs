@@ -1,4 +1,5 @@
-//! How calls end, and what they keep: errors in the middle, gateways that give up, connections that never end.
+//! How calls end, and what they keep: errors in the middle, gateways that give up, connections that never
+//! end.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,11 @@ async fn world() -> World {
     world
 }
 
-async fn call(world: &World, limiter: Limiter, stream: bool) -> reqwest_middleware::Result<reqwest::Response> {
+async fn call(
+    world: &World,
+    limiter: Limiter,
+    stream: bool,
+) -> reqwest_middleware::Result<reqwest::Response> {
     reqwest_with(limiter).post(format!("{}/v1/chat/completions", world.url)).body(chat(stream)).send().await
 }
 
@@ -30,10 +35,10 @@ async fn taken(world: &World) -> i64 {
 
 #[tokio::test]
 async fn an_error_in_the_middle_of_a_stream_keeps_the_tokens_and_one_at_its_beginning_returns_them() {
-    const ERROR: &str =
-        "event: e\ndata: {\"error\": {\"message\": \"over capacity\", \"code\": \"rate_limit_exceeded\"}}\n\n";
+    const ERROR: &str = "event: e\ndata: {\"error\": {\"message\": \"over capacity\", \"code\": \"rate_limit_exceeded\"}}\n\n";
     let begun =
-        format!("event: e\ndata: {{\"choices\": [{{\"delta\": {{\"content\": \"Good\"}}}}]}}\n\n{ERROR}").leak();
+        format!("event: e\ndata: {{\"choices\": [{{\"delta\": {{\"content\": \"Good\"}}}}]}}\n\n{ERROR}")
+            .leak();
     for (body, keeps) in [(&*begun, true), (ERROR, false)] {
         let world = world().await;
         world.vendor.books().next = Some((200, body));
@@ -107,8 +112,9 @@ async fn while_the_table_is_out_a_model_that_was_never_seen_is_called_if_calls_g
     let quick = Duration::from_millis(100);
     for (policy, goes_on) in [(OnUnavailable::Allow, true), (OnUnavailable::Error, false)] {
         let world = world().await;
-        let sluice =
-            world.sluice_with(|settings| settings.attempt_timeout(quick).answer_within(quick).on_unavailable(policy));
+        let sluice = world.sluice_with(|settings| {
+            settings.attempt_timeout(quick).answer_within(quick).on_unavailable(policy)
+        });
         world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
         let began = Instant::now();
         let limiter = Limiter::new(sluice).vendor("acme").patience(Duration::from_secs(1));
@@ -132,5 +138,7 @@ async fn a_table_that_hangs_costs_a_call_no_more_than_its_patience() {
 #[tokio::test]
 async fn a_patience_without_an_end_is_no_error() {
     let world = world().await;
-    assert!(call(&world, world.limiter().patience(Duration::MAX), false).await.unwrap().status().is_success());
+    assert!(
+        call(&world, world.limiter().patience(Duration::MAX), false).await.unwrap().status().is_success()
+    );
 }

@@ -14,14 +14,16 @@ use crate::world::{World, chat, reqwest_with};
 
 /// A limiter of calls to the host of a vendor that is also called `nearby`.
 fn of_host(world: &World) -> Limiter {
-    let vendors =
-        || Vendors::default().with("vendor = \"local\"\nalso = [\"nearby\"]\nhosts = [\"127.0.0.1\"]").unwrap();
+    let vendors = || {
+        Vendors::default().with("vendor = \"local\"\nalso = [\"nearby\"]\nhosts = [\"127.0.0.1\"]").unwrap()
+    };
     Limiter::new(world.sluice_with(move |settings| settings.vendors(vendors())))
 }
 
 async fn post(limiter: &Limiter, request: Request<Full<Bytes>>) {
-    let vendor =
-        service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}"))));
+    let vendor = service_fn(async |_: Request<Full<Bytes>>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}")))
+    });
     ServiceBuilder::new().layer(limiter.clone()).service(vendor).oneshot(request).await.unwrap();
 }
 
@@ -42,7 +44,8 @@ async fn buckets_with_another_name_of_the_vendor_are_found() {
     assert_eq!((world.left("nearby#rpm").await, world.left("nearby#small#rpm").await), (98, 98));
 }
 
-/// The share pays, and no call asks for more than its line can hold: 40 of 400 tokens, beside 54 that are asked for.
+/// The share pays, and no call asks for more than its line can hold: 40 of 400 tokens, beside 54 that are
+/// asked for.
 #[tokio::test]
 async fn calls_are_paid_by_a_share() {
     let world = World::new().await;
@@ -54,7 +57,8 @@ async fn calls_are_paid_by_a_share() {
         assert!(reply.status().is_success());
         assert_eq!((world.line_left("acme#rpm", 0).await, world.line_left("acme#rpm", 1).await), left);
     }
-    let error = reqwest_with(world.limiter().share("no good")).post(&url).body(chat(false)).send().await.unwrap_err();
+    let error =
+        reqwest_with(world.limiter().share("no good")).post(&url).body(chat(false)).send().await.unwrap_err();
     assert!(format!("{error:?}").contains("malformed share"), "{error:?}");
 }
 
@@ -112,7 +116,8 @@ async fn a_call_inside_of_a_slot_of_the_same_bucket_passes() {
     let world = World::new().await;
     world.slots("acme#concurrent", 1).await;
     let sluice = world.sluice();
-    let http = reqwest_with(Limiter::new(sluice.clone()).vendor("acme").patience(std::time::Duration::from_secs(1)));
+    let http =
+        reqwest_with(Limiter::new(sluice.clone()).vendor("acme").patience(std::time::Duration::from_secs(1)));
     let url = format!("{}/v1/chat/completions", world.url);
     let call = async |_: sluice_sdk::Slot| {
         Ok::<_, Box<dyn std::error::Error>>(http.post(&url).body(chat(false)).send().await?.status())

@@ -74,6 +74,9 @@ fn a_program_with_the_limiter_differs_in_one_line() {
         let added: Vec<_> = added.collect();
         assert_eq!(added.len(), 1, "{client}: {added:?}");
         assert_eq!(without.next(), None, "{client}");
-        assert!(page.contains(&format!("\n+{}\n", added[0])), "docs/http.md shows the line of {client}: {added:?}");
+        assert!(
+            page.contains(&format!("\n+{}\n", added[0])),
+            "docs/http.md shows the line of {client}: {added:?}"
+        );
     }
 }

@@ -13,11 +13,11 @@ async fn a_refusal_is_known_to_the_fleet_before_the_client_reads_it() {
     world.bucket("acme#rpm", LimitType::Requests, 100).await;
     world.slots("acme#concurrent", 3).await;
     world.bucket("acme#small#tpm", LimitType::Tokens, 10_000).await;
-    let body =
-        r#"{"error": {"message": "Rate limit reached. Please try again in 7s.", "code": "rate_limit_exceeded"}}"#;
+    let body = r#"{"error": {"message": "Rate limit reached. Please try again in 7s.", "code": "rate_limit_exceeded"}}"#;
     world.vendor.books().next = Some((429, body));
     let http = reqwest_with(world.limiter());
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
     assert_eq!(reply.status(), 429);
     let now = world.dynamo.clock().now();
     let until = world.blocked_until("acme#rpm").await.expect("a cool-down");

@@ -10,12 +10,14 @@ use sluice_testkit::Fault;
 use crate::world::{World, chat, reqwest_with};
 
 fn limiter(world: &World) -> Limiter {
-    let sluice = world.sluice_with(|settings| settings.mode(Mode::Shadow).answer_within(Duration::from_secs(1)));
+    let sluice =
+        world.sluice_with(|settings| settings.mode(Mode::Shadow).answer_within(Duration::from_secs(1)));
     Limiter::new(sluice).vendor("acme").patience(Duration::from_secs(10))
 }
 
 async fn call(http: &reqwest_middleware::ClientWithMiddleware, world: &World) -> (u16, bool) {
-    let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
+    let reply =
+        http.post(format!("{}/v1/chat/completions", world.url)).body(chat(false)).send().await.unwrap();
     (reply.status().as_u16(), reply.headers().contains_key(REFUSED_BY))
 }
 
@@ -30,7 +32,11 @@ async fn every_call_passes_beyond_every_limit() {
     for _ in 0..10 {
         assert_eq!(call(&http, &world).await, (200, false));
     }
-    assert!(began.elapsed() < Duration::from_secs(8), "nobody waited for the patience: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "nobody waited for the patience: {:?}",
+        began.elapsed()
+    );
     assert_eq!(world.left("acme#rpm").await, 0, "what is there is taken");
     world.until("the slots are back", async |world| world.in_use("acme#concurrent").await == 0).await;
 }

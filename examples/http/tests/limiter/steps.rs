@@ -15,7 +15,8 @@ async fn world() -> World {
     world.bucket("acme#rpm", LimitType::Requests, 100).await;
     world.bucket("acme#tpm", LimitType::Tokens, 2_000).await;
     world.slots("acme#concurrent", 1).await;
-    let used = world.sluice().acquire(sluice_sdk::Request::from("acme#tpm").cost("acme#tpm", 1_000)).await.unwrap();
+    let used =
+        world.sluice().acquire(sluice_sdk::Request::from("acme#tpm").cost("acme#tpm", 1_000)).await.unwrap();
     used.granted().unwrap().release().await.unwrap();
     world
 }

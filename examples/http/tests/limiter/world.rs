@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use sluice_http::Limiter;
 use sluice_http_examples::vendor::Vendor;
-use sluice_sdk::core::{Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
+use sluice_sdk::core::{
+    Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp,
+};
 use sluice_sdk::{Client, ClientBuilder};
 use sluice_testkit::{EmbeddedDynamo, TestClock};
 
@@ -71,8 +73,12 @@ impl World {
         let capacity = Amount::from_tokens(capacity);
         let rate = Rate::per(capacity, Duration::from_secs(1_000_000_000)).unwrap();
         let whole = Limit::rate(limit_type, capacity, rate, Cost::ONE).unwrap();
-        let share =
-            DeclaredShare { name: share.parse().unwrap(), part: part.parse().unwrap(), floor: None, background: false };
+        let share = DeclaredShare {
+            name: share.parse().unwrap(),
+            part: part.parse().unwrap(),
+            floor: None,
+            background: false,
+        };
         let split = Split::new(whole, &[share]).unwrap();
         self.sluice().ops().apply_split(&Dimension::new(name).unwrap(), &split).await.unwrap();
     }

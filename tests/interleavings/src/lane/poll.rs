@@ -1,4 +1,5 @@
-//! How long a pause is: for ever, so that only a wake-up ends it. A lost wake-up then is a deadlock, which the checker finds.
+//! How long a pause is: for ever, so that only a wake-up ends it. A lost wake-up then is a deadlock, which
+//! the checker finds.
 
 use std::time::Duration;
 

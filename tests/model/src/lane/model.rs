@@ -7,8 +7,8 @@ use super::slip::Slip;
 use super::state::{ALL, Caller, EACH, Lane, Lease, PROCESSES, State, Work, bit, of};
 use crate::check::Told;
 
-/// Writes in which a lane that nothing disturbs must have answered everyone: one that fails for each row that differs from
-/// what was seen, one for each that fits alone, one that gives back.
+/// Writes in which a lane that nothing disturbs must have answered everyone: one that fails for each row that
+/// differs from what was seen, one for each that fits alone, one that gives back.
 const WRITES: usize = 8;
 
 /// How much happens.
@@ -65,7 +65,9 @@ impl Lanes {
                         let lane = &mut next.lanes[caller / EACH];
                         if self.is(Slip::WorkerLeaves) {
                             lane.work = Work::Planning;
-                        } else if lane.unsure & !lane.in_flight() & bit(caller) > 0 && !self.is(Slip::UnsureForgotten) {
+                        } else if lane.unsure & !lane.in_flight() & bit(caller) > 0
+                            && !self.is(Slip::UnsureForgotten)
+                        {
                             lane.idle |= bit(caller);
                         }
                         lane.unsure &= !bit(caller);
@@ -136,7 +138,8 @@ impl Model for Lanes {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for process in (0..PROCESSES).filter(|process| !state.lanes[*process].is_crashed) {
-            let coming = of(process).take(self.traffic.callers).find(|at| state.callers[*at] == Caller::Outside);
+            let coming =
+                of(process).take(self.traffic.callers).find(|at| state.callers[*at] == Caller::Outside);
             actions.extend(coming.map(Action::Come));
             actions.extend([Fate::Answered, Fate::Lost, Fate::Late].map(|fate| Action::Send(process, fate)));
             actions.extend([Action::Reply(process), Action::Crash(process)]);
@@ -164,14 +167,20 @@ impl Model for Lanes {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no lease is granted beyond the capacity", |_, state: &State| !state.wrongs.overbooked),
+            Property::always("no lease is granted beyond the capacity", |_, state: &State| {
+                !state.wrongs.overbooked
+            }),
             Property::always("each slot is free or leased, and once", |model: &Self, state: &State| {
                 let leases = i8::try_from(state.row().there.count_ones()).unwrap_or(i8::MAX);
                 state.free + leases == model.traffic.capacity
             }),
-            Property::always("a grant has its lease when it is told", |_, state: &State| !state.wrongs.groundless),
+            Property::always("a grant has its lease when it is told", |_, state: &State| {
+                !state.wrongs.groundless
+            }),
             Property::always("a grant is told to one", |_, state: &State| !state.wrongs.shared),
-            Property::always("a grant has its lease until that ends", |_, state: &State| Self::are_grounded(state)),
+            Property::always("a grant has its lease until that ends", |_, state: &State| {
+                Self::are_grounded(state)
+            }),
             Property::always("first come, first served", |_, state: &State| !state.wrongs.unordered),
             Property::always("no lease is forgotten", |_, state: &State| Self::is_owned(state)),
             Property::always("who stays is answered", Self::is_served),

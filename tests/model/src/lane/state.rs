@@ -1,7 +1,7 @@
 //! One bucket, its leases, and two lanes.
 //!
-//! Callers of a process go by the order in which they came, so that the queue is the set of those that wait. A lease has the
-//! number of the caller that it was drawn for, whoever holds it in the end. Sets are bits.
+//! Callers of a process go by the order in which they came, so that the queue is the set of those that wait.
+//! A lease has the number of the caller that it was drawn for, whoever holds it in the end. Sets are bits.
 
 /// Processes.
 pub(crate) const PROCESSES: usize = 2;
@@ -188,7 +188,8 @@ impl State {
         })
     }
 
-    /// The one of all states that differ from this one in the names of processes only, or in what nobody asks for any more.
+    /// The one of all states that differ from this one in the names of processes only, or in what nobody asks
+    /// for any more.
     pub(crate) fn canonical(mut self) -> Self {
         for (process, lane) in self.lanes.iter_mut().enumerate() {
             let calls = of(process).any(|at| self.callers[at] != Caller::Gone);
@@ -201,8 +202,11 @@ impl State {
         other.callers.rotate_left(EACH);
         other.leases.rotate_left(EACH);
         let swap = |set: u8| (set >> EACH) | ((set << EACH) & (bit(ALL) - 1));
-        let swap_write =
-            |Write { takes, releases, dead }| Write { takes: swap(takes), releases: swap(releases), dead: swap(dead) };
+        let swap_write = |Write { takes, releases, dead }| Write {
+            takes: swap(takes),
+            releases: swap(releases),
+            dead: swap(dead),
+        };
         let swap_row = |Row { free, ended, there }| Row { free, ended: swap(ended), there: swap(there) };
         other.over = swap(other.over);
         other.stray = swap(other.stray);

@@ -1,4 +1,5 @@
-//! What a lane's worker does: plans a write for its batch from the row as it was last seen, and makes sense of the reply.
+//! What a lane's worker does: plans a write for its batch from the row as it was last seen, and makes sense
+//! of the reply.
 
 use super::action::Fate;
 use super::model::Lanes;
@@ -6,7 +7,8 @@ use super::slip::Slip;
 use super::state::{Caller, Lease, Row, State, Work, Write, bit, members, of};
 
 impl Lanes {
-    /// Sends a write for the batch, which is taken from the queue where there is none; `None` where there is nothing to send.
+    /// Sends a write for the batch, which is taken from the queue where there is none; `None` where there is
+    /// nothing to send.
     pub(crate) fn send(&self, state: &State, process: usize, fate: Fate) -> Option<State> {
         let mut next = *state;
         if next.lanes[process].work != Work::Planning || next.lanes[process].is_asleep {
@@ -20,7 +22,8 @@ impl Lanes {
         if fate == Fate::Answered {
             let is_applied = self.apply(&mut next, write);
             let row = if is_applied { next.row() } else { row_before };
-            next.lanes[process].work = if is_applied { Work::Applied(write, row) } else { Work::Failed(write, row) };
+            next.lanes[process].work =
+                if is_applied { Work::Applied(write, row) } else { Work::Failed(write, row) };
             return Some(next);
         }
         next.losses = state.losses.checked_sub(1)?;
@@ -44,7 +47,8 @@ impl Lanes {
 
     /// Gives a caller a grant that nobody uses any more, where there is one.
     fn hand_on(&self, next: &mut State, process: usize, to: usize) -> bool {
-        // One that a write without a reply put in may not be there; one that such a write removes may go at any time.
+        // One that a write without a reply put in may not be there; one that such a write removes may go at
+        // any time.
         let lane = &next.lanes[process];
         let known = if self.is(Slip::UnsureHandedOn) { u8::MAX } else { lane.seen.there & !lane.unsure };
         let live = if self.is(Slip::EndedHandedOn) { u8::MAX } else { !next.over };
@@ -70,8 +74,8 @@ impl Lanes {
         next.callers[to] = Caller::Answered(lease.try_into().unwrap_or(0));
     }
 
-    /// One write: everything that nobody uses goes back, and as many of the batch are served as the row had room for, at least
-    /// one. Where it had none, what has ended is taken over.
+    /// One write: everything that nobody uses goes back, and as many of the batch are served as the row had
+    /// room for, at least one. Where it had none, what has ended is taken over.
     fn plan(&self, next: &State, process: usize) -> Option<Write> {
         let batch = next.standing(process, Caller::Batched);
         let seen = next.lanes[process].seen;
@@ -115,7 +119,11 @@ impl Lanes {
             Work::Applied(write, row) => {
                 next.lanes[process].idle &= !write.releases;
                 next.lanes[process].unsure &= !(write.takes | write.releases);
-                let batch = if self.is(Slip::WholeBatchGranted) { next.standing(process, Caller::Batched) } else { 0 };
+                let batch = if self.is(Slip::WholeBatchGranted) {
+                    next.standing(process, Caller::Batched)
+                } else {
+                    0
+                };
                 self.told(&mut next, process, write.takes, row, batch);
             }
             Work::Failed(write, row) => {
@@ -141,11 +149,13 @@ impl Lanes {
         Some(next)
     }
 
-    /// Answers the batch by a row: first those whose leases are in it, in order; those that find no room in it are refused.
+    /// Answers the batch by a row: first those whose leases are in it, in order; those that find no room in
+    /// it are refused.
     fn told(&self, next: &mut State, process: usize, sent: u8, row: Row, untrue: u8) {
         next.lanes[process].seen = row;
         // An earlier try put them there, and its reply was lost.
-        let batch = if self.is(Slip::OwnLeaseOverlooked) { 0 } else { next.standing(process, Caller::Batched) };
+        let batch =
+            if self.is(Slip::OwnLeaseOverlooked) { 0 } else { next.standing(process, Caller::Batched) };
         let own = (batch | sent) & row.there;
         for lease in members(own | untrue) {
             let is_over = row.ended & bit(lease) > 0;
@@ -154,7 +164,8 @@ impl Lanes {
                 next.wrongs.groundless |= is_over;
                 continue;
             }
-            // One that has ended since is no grant: its caller is refused, and it goes, as does that of a caller that left.
+            // One that has ended since is no grant: its caller is refused, and it goes, as does that of a
+            // caller that left.
             next.callers[lease] = Caller::Gone;
             if !self.is(Slip::GrantForgotten) {
                 next.lanes[process].idle |= bit(lease);
@@ -167,7 +178,8 @@ impl Lanes {
                 next.callers[at] = Caller::Gone;
             }
         }
-        next.lanes[process].is_asleep = self.is(Slip::NobodyWakes) && next.standing(process, Caller::Batched) == 0;
+        next.lanes[process].is_asleep =
+            self.is(Slip::NobodyWakes) && next.standing(process, Caller::Batched) == 0;
     }
 
     /// A grant that nobody uses comes to the lane.

@@ -40,7 +40,8 @@ pub(crate) enum Action {
     Begin {
         holder: usize,
     },
-    /// The same, of a call that will leave all of it unused. (What it uses besides is another booking just before.)
+    /// The same, of a call that will leave all of it unused. (What it uses besides is another booking just
+    /// before.)
     BeginUnused {
         holder: usize,
     },
@@ -71,7 +72,9 @@ impl Action {
             }
             Self::Use { holder, tokens, clock } => format!("{} uses {tokens}{}", name(holder), off(clock)),
             Self::Begin { holder } => format!("{}'s booked call begins", name(holder)),
-            Self::BeginUnused { holder } => format!("{}'s booked call begins, and uses nothing", name(holder)),
+            Self::BeginUnused { holder } => {
+                format!("{}'s booked call begins, and uses nothing", name(holder))
+            }
             Self::Return { holder, clock } => format!("{} gives back{}", name(holder), off(clock)),
             Self::Drop { holder } => format!("{} crashes", name(holder)),
         }

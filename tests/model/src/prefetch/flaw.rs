@@ -74,9 +74,10 @@ impl Flaw {
         Self::ReanchoredBack,
     ];
 
-    /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of the row and however
-    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits. No clock that lags finds a
-    /// bucket full: before its anchor the line stands at T, which is C at most.
+    /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of
+    /// the row and however long it was kept. A use-by is there so that little lies idle, and for cool-downs
+    /// and changed limits. No clock that lags finds a bucket full: before its anchor the line stands at T,
+    /// which is C at most.
     pub const HARMLESS: [Self; 2] = [Self::NoUseBy, Self::AnchoredBack];
 
     /// The flaw in a few words.

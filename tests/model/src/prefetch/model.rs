@@ -81,7 +81,8 @@ impl Prefetch {
                 if clock <= -state.age && !is_large && !is_back {
                     return None;
                 }
-                // Forward by all means. The tokens of the flat line, at an anchor further back, are on a higher line.
+                // Forward by all means. The tokens of the flat line, at an anchor further back, are on a
+                // higher line.
                 next.line += if is_back { (effect - clock) * rate } else { 0 };
                 next.age = if is_back { -clock } else { state.age.min(-clock) };
                 next.receipts().for_each(|receipt| receipt.is_anchored = false);
@@ -105,7 +106,8 @@ impl Prefetch {
                 return None;
             }
             let free = next.holdings.iter_mut().find(|holding| holding.is_none())?;
-            let receipt = Receipt { bottom: next.line, lifted: 0, age: next.age, is_anchored: true, is_last: true };
+            let receipt =
+                Receipt { bottom: next.line, lifted: 0, age: next.age, is_anchored: true, is_last: true };
             *free = Some(Holding { receipt, held, taken: tokens, left });
         }
         Some(next)
@@ -149,7 +151,8 @@ impl Prefetch {
         let Stock { capacity, rate, largest, .. } = self.stock;
         let is_anchored = receipt.is_anchored || self.is(Flaw::ReturnedToAnyAnchor);
         let is_top = state.line == receipt.bottom;
-        let is_excused = self.is(Flaw::ReturnedUnderALot) || (is_top && self.is(Flaw::ReturnedOnTopUnderALot));
+        let is_excused =
+            self.is(Flaw::ReturnedUnderALot) || (is_top && self.is(Flaw::ReturnedOnTopUnderALot));
         if !is_anchored || !(receipt.is_last || is_excused) {
             return 0;
         }

@@ -1,8 +1,9 @@
 //! One rate bucket, who holds tokens of it, and how much may be used by now.
 //!
-//! Everything is told from the present moment: what stands for T and A is the line's height now, `T + (now - A) * R`, and so for what
-//! a receipt shows. Nothing counts on for ever, so the states are finitely many though time has no end. The line is flat before its
-//! anchor: where the anchor lies ahead, its height now is what it would be without that, and a reading is at the anchor.
+//! Everything is told from the present moment: what stands for T and A is the line's height now, `T + (now -
+//! A) * R`, and so for what a receipt shows. Nothing counts on for ever, so the states are finitely many
+//! though time has no end. The line is flat before its anchor: where the anchor lies ahead, its height now is
+//! what it would be without that, and a reading is at the anchor.
 
 /// Holders at most.
 pub(crate) const HOLDERS: usize = 3;
@@ -46,8 +47,8 @@ pub(crate) struct Holding {
 /// One state of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct State {
-    /// The bucket's line now: `T + (now - A) * R`, which stands above the capacity where the bucket is full, and below T where the anchor
-    /// is ahead.
+    /// The bucket's line now: `T + (now - A) * R`, which stands above the capacity where the bucket is full,
+    /// and below T where the anchor is ahead.
     pub(crate) line: i8,
     /// now - A, as far as a clock that lags can tell.
     pub(crate) age: i8,
@@ -56,7 +57,8 @@ pub(crate) struct State {
     pub(crate) holdings: [Option<Holding>; HOLDERS],
 }
 
-/// When a clock that shows so many ticks more than there are takes effect on a line whose anchor is so old: not before it.
+/// When a clock that shows so many ticks more than there are takes effect on a line whose anchor is so old:
+/// not before it.
 pub(crate) fn effect(clock: i8, age: i8) -> i8 {
     clock.max(-age)
 }

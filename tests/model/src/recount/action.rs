@@ -32,8 +32,12 @@ impl Action {
     pub(crate) fn words(self, before: &State) -> String {
         match self {
             Self::Acquire(claim, Client::Own, 0) => format!("{} acquires", name(claim)),
-            Self::Acquire(claim, Client::Own, _) => format!("{} acquires, where scans have been", name(claim)),
-            Self::Acquire(claim, Client::Foreign, _) => format!("{} acquires by a foreign client", name(claim)),
+            Self::Acquire(claim, Client::Own, _) => {
+                format!("{} acquires, where scans have been", name(claim))
+            }
+            Self::Acquire(claim, Client::Foreign, _) => {
+                format!("{} acquires by a foreign client", name(claim))
+            }
             Self::Release(claim) if before.claims[claim].caller == Caller::Capping => {
                 format!("{} deletes its lease alone", name(claim))
             }
@@ -45,7 +49,9 @@ impl Action {
             Self::Leak => "a foreign client loses a slot".into(),
             Self::Mint => "a foreign client gives a slot back twice".into(),
             Self::Begin(sweeper) => format!("sweep {} reads the bucket", sweeper + 1),
-            Self::Pass(sweeper, claim, Looks::Clear) => format!("sweep {} scans {}'s lease", sweeper + 1, name(claim)),
+            Self::Pass(sweeper, claim, Looks::Clear) => {
+                format!("sweep {} scans {}'s lease", sweeper + 1, name(claim))
+            }
             Self::Pass(sweeper, claim, Looks::Close) => {
                 format!("sweep {} scans {}'s lease, age unsure", sweeper + 1, name(claim))
             }

@@ -1,15 +1,16 @@
-//! The judgement itself is that of `sluice-core`, called as the sweep calls it; a mutant is told less, or heeds less.
+//! The judgement itself is that of `sluice-core`, called as the sweep calls it; a mutant is told less, or
+//! heeds less.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::schema::{
-    ADMITTED, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, DRIFT, DRIFT_SEEN_AT, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE,
-    TOKENS, VERSION,
+    ADMITTED, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, DRIFT, DRIFT_SEEN_AT, LAST_REFILL_AT, LIMIT_TYPE,
+    REFILL_RATE, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Correction, Cost, Dimension, Drift, Field, Lease, LeaseId, LimitType, ReadAt, Returned,
-    Row, Timestamp,
+    Amount, Bucket, Census, Correction, Cost, Dimension, Drift, Field, Lease, LeaseId, LimitType, ReadAt,
+    Returned, Row, Timestamp,
 };
 
 use super::mistake::Mistake;
@@ -33,7 +34,8 @@ impl Row for Attributes {
 }
 
 impl Recount {
-    /// What a sweep that has scanned everything finds. A row that core cannot read says nothing, and then no slot comes back.
+    /// What a sweep that has scanned everything finds. A row that core cannot read says nothing, and then no
+    /// slot comes back.
     pub(crate) fn found(&self, state: &State, sweep: &Sweep) -> Drift {
         let mut seen = *sweep;
         let mut free = state.free;
@@ -45,7 +47,9 @@ impl Recount {
             Some(Mistake::OwnReturnsUnheeded) => seen.returned = [0; 3],
             Some(Mistake::LostRacesUnheeded) => seen.returned[2] = 0,
             Some(Mistake::YoungTakenForOld) => seen.census = [sweep.census.iter().sum(), 0, 0],
-            Some(Mistake::RecentTakenForYoung) => seen.census = [sweep.census[0], 0, sweep.census[1] + sweep.census[2]],
+            Some(Mistake::RecentTakenForYoung) => {
+                seen.census = [sweep.census[0], 0, sweep.census[1] + sweep.census[2]]
+            }
             _ => {}
         }
         let readings = (bucket(sweep.free, Changes::default(), None), bucket(free, seen.changes, None));
@@ -64,7 +68,9 @@ impl Recount {
         let first = bucket(sweep.free, Changes::default(), sweep.note)?;
         match Correction::plan(&first, &first, found, READ_AT.after(LONG)) {
             Correction::Correct { slots: amount, .. } => Some(Decision::Correct(slots(amount))),
-            Correction::Note(update) if update.statement.update.starts_with("REMOVE") => Some(Decision::Forget),
+            Correction::Note(update) if update.statement.update.starts_with("REMOVE") => {
+                Some(Decision::Forget)
+            }
             Correction::Note(_) if sweep.note.is_some() => found.signed().map(slots).map(Decision::NoteAgain),
             Correction::Note(_) => found.signed().map(slots).map(Decision::Note),
             _ => None,

@@ -1,4 +1,5 @@
-//! The mistakes that a recount could make. Each heeds less than the recount does, or writes on fewer conditions.
+//! The mistakes that a recount could make. Each heeds less than the recount does, or writes on fewer
+//! conditions.
 
 use super::model::Extent;
 
@@ -26,8 +27,8 @@ pub enum Mistake {
     NoteUnheeded,
     /// A correction that gives slots back does not ask T <= C - k.
     CorrectedBeyondRoom,
-    /// A correction that takes minted slots away asks T <= C - k, as one that gives back does: what was minted since the first
-    /// sweep keeps it from ever being made.
+    /// A correction that takes minted slots away asks T <= C - k, as one that gives back does: what was
+    /// minted since the first sweep keeps it from ever being made.
     TakenAwayOnlyIfTheRestFits,
     /// A note does not ask that there is none yet, or that it is the one that was read.
     NotedOver,
@@ -51,8 +52,9 @@ impl Mistake {
         Self::TakenAwayOnlyIfTheRestFits,
     ];
 
-    /// Those that break none, and only cost a sweep more: a note alone changes no slot, one that is out of date can be written
-    /// with the condition too (the newer one may be gone by then), and a correction asks for the note that was read.
+    /// Those that break none, and only cost a sweep more: a note alone changes no slot, one that is out of
+    /// date can be written with the condition too (the newer one may be gone by then), and a correction asks
+    /// for the note that was read.
     pub const HARMLESS: [Self; 2] = [Self::NotedOver, Self::ForgottenUnread];
 
     /// The mistake in a few words.

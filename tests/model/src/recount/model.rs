@@ -81,14 +81,17 @@ impl Recount {
             return;
         }
         match caller {
-            Caller::Holding(Client::Own) if state.free >= CAPACITY => next.claims[claim].caller = Caller::Capping,
+            Caller::Holding(Client::Own) if state.free >= CAPACITY => {
+                next.claims[claim].caller = Caller::Capping
+            }
             Caller::Capping => {
                 next.changed(claim, Row::Absent);
                 next.wrote(true, 0, 1);
             }
             Caller::Holding(by) => {
                 next.changed(claim, Row::Absent);
-                // Foreign clients cap by a minimum. What that loses, or makes good, is no fault of the recount.
+                // Foreign clients cap by a minimum. What that loses, or makes good, is no fault of the
+                // recount.
                 next.free = (state.free + 1).min(CAPACITY);
                 next.wrote(self.counts(by), 0, 0);
             }
@@ -104,7 +107,8 @@ impl Recount {
     /// Once everyone is gone, and two sweeps ran: the bucket is as it is at rest.
     fn gets_all_back(&self, state: &State) -> bool {
         let is_quiet = |claim: &Claim| matches!(claim.caller, Caller::Outside | Caller::Gone);
-        if !state.claims.iter().all(is_quiet) || state.sweepers.iter().any(|sweep| sweep.phase != Phase::Idle) {
+        if !state.claims.iter().all(is_quiet) || state.sweepers.iter().any(|sweep| sweep.phase != Phase::Idle)
+        {
             return true;
         }
         let mut rest = *state;
@@ -131,7 +135,8 @@ impl Model for Recount {
         if let Some(first) = state.claims.iter().position(|claim| claim.caller == Caller::Outside)
             && begun < self.extent.claims
         {
-            let clients: &[Client] = if self.extent.foreign { &[Client::Own, Client::Foreign] } else { &[Client::Own] };
+            let clients: &[Client] =
+                if self.extent.foreign { &[Client::Own, Client::Foreign] } else { &[Client::Own] };
             for by in clients {
                 actions.extend((0..1 << SWEEPERS).map(|passed| Action::Acquire(first, *by, passed)));
             }
@@ -176,9 +181,11 @@ impl Model for Recount {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("a recount finds no more than there is", |_, state: &State| !state.is_false_alarm),
-            // A lease that is deleted alone between the judgement and the write makes a minted slot good as well, and then one
-            // is lost for it until the next sweeps: twice put right, never minted.
+            Property::always("a recount finds no more than there is", |_, state: &State| {
+                !state.is_false_alarm
+            }),
+            // A lease that is deleted alone between the judgement and the write makes a minted slot good as
+            // well, and then one is lost for it until the next sweeps: twice put right, never minted.
             Property::always("only faults lose and mint slots", |_, state: &State| {
                 (-state.minted..=state.lost + state.minted).contains(&state.drift())
             }),

@@ -1,7 +1,7 @@
 //! One bucket, its leases, and what two sweeps under way know of them.
 //!
-//! Nothing here counts on for ever: what a sweep compares are the changes since its first reading, and those are kept with
-//! the sweep.
+//! Nothing here counts on for ever: what a sweep compares are the changes since its first reading, and those
+//! are kept with the sweep.
 
 /// Acquisitions.
 pub(crate) const CLAIMS: usize = 3;
@@ -135,13 +135,14 @@ pub(crate) struct Sweep {
     pub(crate) census: [u8; 3],
     /// Slots that it gave back, leases that it deleted alone, and leases that it lost to others.
     pub(crate) returned: [i8; 3],
-    /// Another sweep corrected the bucket since the first reading: what this one finds may be put right already. It takes a
-    /// second sweep to act on it, and that one will not find it.
+    /// Another sweep corrected the bucket since the first reading: what this one finds may be put right
+    /// already. It takes a second sweep to act on it, and that one will not find it.
     pub(crate) is_overtaken: bool,
 }
 
 impl Sweep {
-    /// Of the writes, a judgement asks whether there were any and whether all were counted; and nothing more where not.
+    /// Of the writes, a judgement asks whether there were any and whether all were counted; and nothing more
+    /// where not.
     fn forget(&mut self) {
         if self.changes.counted == self.changes.writes {
             self.changes.writes = self.changes.writes.min(1);
@@ -234,7 +235,8 @@ impl State {
         }
     }
 
-    /// Whether a sweep has scanned every row that is there. A row that comes where it has been, it takes no notice of.
+    /// Whether a sweep has scanned every row that is there. A row that comes where it has been, it takes no
+    /// notice of.
     pub(crate) fn is_scanned(&self, sweeper: usize) -> bool {
         self.claims.iter().all(|claim| claim.row == Row::Absent || claim.is_passed[sweeper])
     }
@@ -271,8 +273,11 @@ impl State {
 
     /// Gives the stamps of notes the smallest numbers that tell them apart.
     fn restamp(&mut self) {
-        let mut notes: Vec<&mut Note> =
-            self.note.iter_mut().chain(self.sweepers.iter_mut().filter_map(|sweep| sweep.note.as_mut())).collect();
+        let mut notes: Vec<&mut Note> = self
+            .note
+            .iter_mut()
+            .chain(self.sweepers.iter_mut().filter_map(|sweep| sweep.note.as_mut()))
+            .collect();
         notes.sort_unstable_by_key(|note| note.stamp);
         let (mut last, mut rank) = (0, 0);
         for note in notes {

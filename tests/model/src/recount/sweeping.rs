@@ -1,4 +1,5 @@
-//! A sweep with a recount: a reading, a scan that gives back what has ended, a second reading, a judgement, a write.
+//! A sweep with a recount: a reading, a scan that gives back what has ended, a second reading, a judgement, a
+//! write.
 
 use sluice_core::Drift;
 
@@ -7,7 +8,8 @@ use super::mistake::Mistake;
 use super::model::Recount;
 use super::state::{CAPACITY, CLAIMS, Decision, Listed, Note, Phase, Row, State, Sweep};
 
-/// How old a scanned lease looks beside the first reading of the sweep: clocks are off, and a write takes a while.
+/// How old a scanned lease looks beside the first reading of the sweep: clocks are off, and a write takes a
+/// while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
     /// Granted long before it, or long after, as it was.
@@ -97,7 +99,8 @@ impl Recount {
         next.is_false_alarm |= is_false && !sweep.is_overtaken;
         next.end(sweeper);
         if let Some(decision) = decision {
-            next.sweepers[sweeper] = Sweep { phase: Phase::Writing(decision), note: sweep.note, ..Sweep::default() };
+            next.sweepers[sweeper] =
+                Sweep { phase: Phase::Writing(decision), note: sweep.note, ..Sweep::default() };
         }
         Some(next)
     }
@@ -114,8 +117,10 @@ impl Recount {
             Decision::Note(_) => state.note.is_none(),
             Decision::NoteAgain(_) | Decision::Forget => is_mine,
             Decision::Correct(slots) => {
-                let is_mine = is_mine || matches!(self.mistake, Some(Mistake::NoteUnheeded | Mistake::CorrectedAtOnce));
-                let fits = state.free <= CAPACITY - slots || self.mistake == Some(Mistake::CorrectedBeyondRoom);
+                let is_mine =
+                    is_mine || matches!(self.mistake, Some(Mistake::NoteUnheeded | Mistake::CorrectedAtOnce));
+                let fits =
+                    state.free <= CAPACITY - slots || self.mistake == Some(Mistake::CorrectedBeyondRoom);
                 let asks_for_room = slots > 0 || self.mistake == Some(Mistake::TakenAwayOnlyIfTheRestFits);
                 is_mine && (fits || !asks_for_room)
             }

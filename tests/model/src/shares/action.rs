@@ -75,13 +75,18 @@ impl Action {
                 let line = line_of(of);
                 let moved = if moves { ", re-anchored" } else { "" };
                 match purpose {
-                    Purpose::Lot => format!("{} takes a lot of {tokens} of {line}{moved}{}", taker(), off(clock)),
+                    Purpose::Lot => {
+                        format!("{} takes a lot of {tokens} of {line}{moved}{}", taker(), off(clock))
+                    }
                     Purpose::Call => format!("a call takes {tokens} of {line}{moved}{}", off(clock)),
-                    Purpose::Nothing => format!("{} takes {tokens} of {line} unused{moved}{}", taker(), off(clock)),
+                    Purpose::Nothing => {
+                        format!("{} takes {tokens} of {line} unused{moved}{}", taker(), off(clock))
+                    }
                 }
             }
             Self::Borrow { own, tokens, purpose, clock } => {
-                let unused = if purpose == Purpose::Nothing { format!(", {} unused", taker()) } else { String::new() };
+                let unused =
+                    if purpose == Purpose::Nothing { format!(", {} unused", taker()) } else { String::new() };
                 let own = if own > 0 { format!("{own} of its own and ") } else { String::new() };
                 format!("a common call takes {own}{tokens} borrowed{unused}{}", off(clock))
             }

@@ -27,7 +27,8 @@ pub(crate) struct Size {
 /// A line, told from the present moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line {
-    /// `T + (now - A) * R`, which stands above the capacity where the line is full, and below T where the anchor is ahead.
+    /// `T + (now - A) * R`, which stands above the capacity where the line is full, and below T where the
+    /// anchor is ahead.
     pub(crate) height: i8,
     /// now - A, as far as a clock that lags can tell.
     pub(crate) age: i8,
@@ -98,7 +99,12 @@ impl Line {
     }
 
     /// How much of what is unused a return puts back, for a call whose start is to come or not.
-    pub(crate) fn takes_back(self, of: Receipt, (is_booked, unused, clock): (bool, i8, i8), largest: i8) -> i8 {
+    pub(crate) fn takes_back(
+        self,
+        of: Receipt,
+        (is_booked, unused, clock): (bool, i8, i8),
+        largest: i8,
+    ) -> i8 {
         let Size { capacity, rate } = of.size;
         if !of.is_anchored || !of.is_last {
             return 0;

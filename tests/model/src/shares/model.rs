@@ -78,7 +78,14 @@ impl Shares {
         2 * self.split.clock_error * rate
     }
 
-    fn take(&self, state: &State, (of, tokens): (Of, i8), purpose: Purpose, moves: bool, clock: i8) -> Option<State> {
+    fn take(
+        &self,
+        state: &State,
+        (of, tokens): (Of, i8),
+        purpose: Purpose,
+        moves: bool,
+        clock: i8,
+    ) -> Option<State> {
         let line = state.line(of)?;
         let patience = if purpose == Purpose::Call { self.split.patience } else { 0 };
         let is_large = tokens > self.split.largest && patience > 0;
@@ -123,7 +130,8 @@ impl Shares {
         }
         let line = next.line(of)?;
         let size = self.size(next, of);
-        let receipt = Receipt { bottom: line.height, lifted: 0, age: line.age, is_anchored: true, is_last: true, size };
+        let receipt =
+            Receipt { bottom: line.height, lifted: 0, age: line.age, is_anchored: true, is_last: true, size };
         *next.holdings.iter_mut().find(|holding| holding.is_none())? =
             Some(Holding { of, is_borrowed, receipt, held, left });
         Some(())
@@ -149,8 +157,9 @@ impl Shares {
         }
         if own > 0 {
             let leaves = if self.is(Lapse::JoinedUnasked) { NOTHING } else { 0 };
-            let took =
-                state.common.take(Ask { tokens: own, leaves, moves: false, clock }, self.size(state, Of::Common))?;
+            let took = state
+                .common
+                .take(Ask { tokens: own, leaves, moves: false, clock }, self.size(state, Of::Common))?;
             self.keep(&mut next, Of::Common, took.line, took.is_moved);
         }
         match purpose {
@@ -196,8 +205,8 @@ impl Shares {
         Some(next)
     }
 
-    /// What is in stock or booked when the lines change is used beside them, once, as with any change of limits. So
-    /// they change when nothing is.
+    /// What is in stock or booked when the lines change is used beside them, once, as with any change of
+    /// limits. So they change when nothing is.
     fn is_beside(state: &State) -> bool {
         state.holdings.iter().flatten().any(|holding| holding.held != Held::Unused)
     }
@@ -367,8 +376,12 @@ impl Told for Shares {
     fn step(&self, state: &State, action: Action) -> Option<State> {
         match action {
             Action::Tick => Some(self.tick(state)),
-            Action::Take { of, tokens, purpose, moves, clock } => self.take(state, (of, tokens), purpose, moves, clock),
-            Action::Borrow { own, tokens, purpose, clock } => self.borrow(state, (own, tokens), purpose, clock),
+            Action::Take { of, tokens, purpose, moves, clock } => {
+                self.take(state, (of, tokens), purpose, moves, clock)
+            }
+            Action::Borrow { own, tokens, purpose, clock } => {
+                self.borrow(state, (own, tokens), purpose, clock)
+            }
             Action::Use { holder, tokens, clock } => self.use_lot(state, holder, tokens, clock),
             Action::Begin { holder } => {
                 let mut next = *state;

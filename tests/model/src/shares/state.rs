@@ -1,5 +1,5 @@
-//! Two lines, who holds tokens of them, and how much may be used by now. Everything is told from the present moment, as in the model
-//! of prefetch.
+//! Two lines, who holds tokens of them, and how much may be used by now. Everything is told from the present
+//! moment, as in the model of prefetch.
 
 use super::line::{Line, Receipt};
 

@@ -1,4 +1,5 @@
-//! Shares of slots as stateright sees them: who may take, borrow, give back and change rows, and what comes of it.
+//! Shares of slots as stateright sees them: who may take, borrow, give back and change rows, and what comes
+//! of it.
 
 use stateright::{Model, Property};
 
@@ -33,10 +34,12 @@ impl Rows {
     pub const CLOSED: Self = Self { slots: 4, first: 2, wanted: &[0], lends: true, crashes: true };
 
     /// An operator who shrinks the share, and one who removes it.
-    pub const CHANGED_BY_TWO: Self = Self { slots: 3, first: 2, wanted: &[1, 0], lends: false, crashes: false };
+    pub const CHANGED_BY_TWO: Self =
+        Self { slots: 3, first: 2, wanted: &[1, 0], lends: false, crashes: false };
 
     /// Two operators who shrink the share, and one who gives it back what it had.
-    pub const CHANGED_BY_THREE: Self = Self { slots: 4, first: 2, wanted: &[1, 2, 1], lends: false, crashes: false };
+    pub const CHANGED_BY_THREE: Self =
+        Self { slots: 4, first: 2, wanted: &[1, 2, 1], lends: false, crashes: false };
 }
 
 /// Shares of slots, or those with an oversight.
@@ -69,7 +72,9 @@ impl SlotRows {
                 let is_open = read.named.is_some_and(|named| !named.is_closed);
                 Some(Named { capacity: wanted, is_closed: !is_open })
             }
-            Some(named) if !named.is_closed || read.share.is_some() => Some(Named { is_closed: true, ..named }),
+            Some(named) if !named.is_closed || read.share.is_some() => {
+                Some(Named { is_closed: true, ..named })
+            }
             _ => None,
         };
         if while_changing != read.named && while_changing.is_some_and(|named| named.is_closed) {
@@ -91,11 +96,13 @@ impl SlotRows {
         let counts = |row: Row| if self.is(Oversight::HeldNotCounted) { row.capacity } else { row.counts() };
         let room = (self.rows.slots - counts(read.common) - read.share.map_or(0, counts)).max(0);
         let own = (common - read.common.capacity).min(room);
-        let its = if is_wanted { (wanted - read.share.map_or(0, |row| row.capacity)).min(room - own) } else { 0 };
+        let its =
+            if is_wanted { (wanted - read.share.map_or(0, |row| row.capacity)).min(room - own) } else { 0 };
         if own + its > 0 {
             return Some(Step::Grow(own, its));
         }
-        let lacks = common > read.common.capacity || is_wanted && read.share.is_none_or(|row| row.capacity < wanted);
+        let lacks =
+            common > read.common.capacity || is_wanted && read.share.is_none_or(|row| row.capacity < wanted);
         if lacks || !is_wanted && read.share.is_some() {
             return None;
         }
@@ -106,7 +113,8 @@ impl SlotRows {
     /// The table after the write, if its conditions hold.
     fn write(&self, read: &Table, now: &Table, step: Step) -> Option<Table> {
         let mut after = *now;
-        let has_capacity = |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
+        let has_capacity =
+            |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
         match step {
             Step::Name(named) => {
                 if now.named != read.named {
@@ -145,7 +153,8 @@ impl SlotRows {
                         return None;
                     }
                 }
-                let grown = |was: Row, is: Row, more: i8| Row { capacity: was.capacity + more, free: is.free + more };
+                let grown =
+                    |was: Row, is: Row, more: i8| Row { capacity: was.capacity + more, free: is.free + more };
                 after.common = grown(read.common, now.common, own);
                 after.share = match (read.share, now.share) {
                     (Some(was), Some(is)) => Some(grown(was, is, its)),
@@ -226,7 +235,12 @@ impl Model for SlotRows {
         for of in Of::BOTH {
             actions.extend([Action::Take(of), Action::GiveBack(of)]);
             if self.rows.lends {
-                actions.extend([Action::Wait(of), Action::Leave(of), Action::Look(of), Action::GiveBackBorrowed(of)]);
+                actions.extend([
+                    Action::Wait(of),
+                    Action::Leave(of),
+                    Action::Look(of),
+                    Action::GiveBackBorrowed(of),
+                ]);
             }
             if self.rows.crashes {
                 actions.extend([Action::Crash(of), Action::Sweep(of)]);
@@ -256,9 +270,10 @@ impl Model for SlotRows {
             Property::always("each row is named", |_: &Self, state: &State| {
                 state.table.share.is_none() || state.table.named.is_some()
             }),
-            Property::always("a borrower leaves what stays, and what others wait for", |_: &Self, state: &State| {
-                !state.is_wronged
-            }),
+            Property::always(
+                "a borrower leaves what stays, and what others wait for",
+                |_: &Self, state: &State| !state.is_wronged,
+            ),
         ]
     }
 }
@@ -272,7 +287,9 @@ impl Told for SlotRows {
                 next.table.set(of, Row { free: row.free - 1, ..row });
                 next.holders[of as usize].own += 1;
             }
-            Action::Wait(of) => next.waited[of as usize] |= state.table.row(of).is_some_and(|row| row.free <= 0),
+            Action::Wait(of) => {
+                next.waited[of as usize] |= state.table.row(of).is_some_and(|row| row.free <= 0)
+            }
             Action::Leave(of) => next.waited[of as usize] = false,
             Action::Look(of) => {
                 let lends = |row: &Row| Self::lends(*row, state.waited[of as usize]);

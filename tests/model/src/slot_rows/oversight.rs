@@ -1,4 +1,5 @@
-//! The oversights that shares of slots could have. Each leaves out a condition of a write, or a part of a sum.
+//! The oversights that shares of slots could have. Each leaves out a condition of a write, or a part of a
+//! sum.
 
 use super::model::Rows;
 
@@ -64,7 +65,9 @@ impl Oversight {
     #[must_use]
     pub const fn shows_in(self) -> Rows {
         match self {
-            Self::BorrowedBelowTheFloor | Self::BorrowedBeforeThoseThatWait | Self::ReturnedToTheOther => Rows::LENT,
+            Self::BorrowedBelowTheFloor | Self::BorrowedBeforeThoseThatWait | Self::ReturnedToTheOther => {
+                Rows::LENT
+            }
             Self::GrewBesideOneBelowZero => Rows::CHANGED_BY_THREE,
             _ => Rows::CHANGED_BY_TWO,
         }

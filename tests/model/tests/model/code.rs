@@ -1,12 +1,13 @@
-//! The model speaks of the conditions that the code sends. Where one of them changes, the model has to be thought through again.
+//! The model speaks of the conditions that the code sends. Where one of them changes, the model has to be
+//! thought through again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, CancellationCause, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension,
-    Drift, Field, InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, Serves, SlotPlanner,
-    Take, Timestamp, Write,
+    Amount, Bucket, CancellationCause, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost,
+    Dimension, Drift, Field, InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row,
+    Serves, SlotPlanner, Take, Timestamp, Write,
 };
 
 mod inline;
@@ -150,7 +151,13 @@ fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> Strin
     let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
     let takes: Vec<_> = takes
         .iter()
-        .map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now, serves: Serves::default(), borrows: None })
+        .map(|take| InlineTake {
+            id: id(take),
+            cost: Cost::ONE,
+            ends: now,
+            serves: Serves::default(),
+            borrows: None,
+        })
         .collect();
     let release = |text: &&str| InlineRelease { id: id(text), cost: Cost::ONE };
     let releases: Vec<_> = releases.iter().map(release).collect();
@@ -175,7 +182,8 @@ fn an_inline_release_asks_for_the_lease_and_for_room() {
 
 #[test]
 fn an_inline_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
-    let reclaim = InlinePlanner::new(&with_inline(2, &["a"])).reclaim(NOW.after(Duration::from_secs(1))).unwrap();
+    let reclaim =
+        InlinePlanner::new(&with_inline(2, &["a"])).reclaim(NOW.after(Duration::from_secs(1))).unwrap();
     assert_eq!(reclaim.update.statement.condition, format!("{ROOM} AND #leases.#lease0.#ends = :read_ends0"));
 }
 
@@ -188,11 +196,13 @@ fn a_take_over_asks_for_the_end_that_was_seen_a_free_slot_and_a_new_lease() {
 
 #[test]
 fn an_inline_renewal_asks_that_the_lease_ends_no_later() {
-    let update = sluice_core::renew_inline("vendor#concurrent".into(), &LeaseId::new("a".into()).unwrap(), NOW);
+    let update =
+        sluice_core::renew_inline("vendor#concurrent".into(), &LeaseId::new("a".into()).unwrap(), NOW);
     assert_eq!(update.statement.condition, "#leases.#lease0.#ends <= :ends");
 }
 
-/// What the model makes of each answer to the release or the reclaim of one lease, held against what the code makes of it.
+/// What the model makes of each answer to the release or the reclaim of one lease, held against what the code
+/// makes of it.
 #[test]
 fn every_cancellation_is_read_as_in_the_model() {
     let causes = [
@@ -201,7 +211,10 @@ fn every_cancellation_is_read_as_in_the_model() {
         CancellationCause::Conflict,
         CancellationCause::Throttled,
     ];
-    let chunks = [Chunk::release(&bucket(2), vec![lease()]), Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0)];
+    let chunks = [
+        Chunk::release(&bucket(2), vec![lease()]),
+        Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0),
+    ];
     for chunk in chunks {
         for (on_lease, on_bucket, now) in answers(&causes) {
             let reason = |cause| CancellationReason { cause, message: String::new() };
@@ -209,7 +222,9 @@ fn every_cancellation_is_read_as_in_the_model() {
             let step = chunk.clone().after(&reasons, Some(Ok(bucket(now))));
             let expected = match (on_lease, on_bucket) {
                 // Someone else gave it back, or renewed it.
-                (CancellationCause::ConditionFailed, _) => ChunkStep::Continue { chunks: vec![], lost_races: 1 },
+                (CancellationCause::ConditionFailed, _) => {
+                    ChunkStep::Continue { chunks: vec![], lost_races: 1 }
+                }
                 (_, CancellationCause::ConditionFailed) => {
                     let ChunkStep::Continue { chunks, lost_races: 0 } = &step else { panic!("{step:?}") };
                     // Planned again where the capacity changed, deleted alone where it is full.
@@ -226,7 +241,9 @@ fn every_cancellation_is_read_as_in_the_model() {
 }
 
 /// Every answer on the lease, on the bucket, and every capacity that the bucket may have by now.
-fn answers(causes: &[CancellationCause]) -> impl Iterator<Item = (CancellationCause, CancellationCause, i32)> {
+fn answers(
+    causes: &[CancellationCause],
+) -> impl Iterator<Item = (CancellationCause, CancellationCause, i32)> {
     let pairs = causes.iter().flat_map(|lease| causes.iter().map(|bucket| (*lease, *bucket)));
     pairs.flat_map(|(lease, bucket)| [1, 2, 3].map(|capacity| (lease, bucket, capacity)))
 }

@@ -14,7 +14,8 @@ pub(crate) fn survivor(kind: &str, mistake: &'static str, verdict: &Verdict) -> 
 }
 
 fn all_are_caught(kind: &str, leases: Leases) {
-    let check = |mutant: Mutant| survivor(kind, mutant.mistake(), &check(leases, mutant.shows_in(), Some(mutant)));
+    let check =
+        |mutant: Mutant| survivor(kind, mutant.mistake(), &check(leases, mutant.shows_in(), Some(mutant)));
     let survivors: Vec<&str> = Mutant::of(leases).filter_map(check).collect();
     assert_eq!(survivors, [""; 0]);
 }
@@ -31,8 +32,9 @@ fn every_mutant_of_inline_leases_is_caught() {
 
 #[test]
 fn every_mutant_of_the_recount_is_caught() {
-    let check =
-        |mistake: Mistake| survivor("recount", mistake.mistake(), &check_recount(mistake.shows_in(), Some(mistake)));
+    let check = |mistake: Mistake| {
+        survivor("recount", mistake.mistake(), &check_recount(mistake.shows_in(), Some(mistake)))
+    };
     let survivors: Vec<&str> = Mistake::BREAKING.into_iter().filter_map(check).collect();
     assert_eq!(survivors, [""; 0]);
 }

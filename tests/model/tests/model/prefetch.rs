@@ -5,8 +5,16 @@ use sluice_model::{Flaw, Stock, check_prefetch};
 use crate::mutants::survivor;
 
 /// A bucket of three tokens, of which one flows back a tick.
-pub(crate) const THREE: Stock =
-    Stock { capacity: 3, rate: 1, holders: 3, use_by: 2, clock_error: 0, settles: true, patience: 0, largest: 1 };
+pub(crate) const THREE: Stock = Stock {
+    capacity: 3,
+    rate: 1,
+    holders: 3,
+    use_by: 2,
+    clock_error: 0,
+    settles: true,
+    patience: 0,
+    largest: 1,
+};
 
 pub(crate) fn holds(stock: Stock) {
     let verdict = check_prefetch(stock, None);

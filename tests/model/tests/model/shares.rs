@@ -28,7 +28,8 @@ fn shares_hold_with_clocks_that_are_off() {
 
 #[test]
 fn every_lapse_of_shares_is_caught() {
-    let check = |lapse: Lapse| survivor("shares", lapse.lapse(), &check_shares(lapse.shows_in(), Some(lapse)));
+    let check =
+        |lapse: Lapse| survivor("shares", lapse.lapse(), &check_shares(lapse.shows_in(), Some(lapse)));
     let survivors: Vec<&str> = Lapse::ALL.into_iter().filter_map(check).collect();
     assert_eq!(survivors, [""; 0]);
 }

@@ -29,10 +29,13 @@ async fn after_an_idle_hour_the_vendor_is_not_taken_for_down() {
     }
 }
 
-/// Little is asked for, and nobody looks for what a crashed holder had: its lease has ended, and its slot is nobody's work.
+/// Little is asked for, and nobody looks for what a crashed holder had: its lease has ended, and its slot is
+/// nobody's work.
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holder_does_not_make_a_vendor_look_down_while_slots_are_free() {
-    for (kind, heals) in [(Kind::Rows, true), (Kind::Rows, false), (Kind::Inline, true), (Kind::Inline, false)] {
+    for (kind, heals) in
+        [(Kind::Rows, true), (Kind::Rows, false), (Kind::Inline, true), (Kind::Inline, false)]
+    {
         let world = World::with_slots(SLOTS, 10).await.with(kind);
         let client = world.client_with(|settings| settings.leases(kind.leases()).self_heal(heals));
         std::mem::forget(take(&client, SLOTS).await);
@@ -42,7 +45,8 @@ async fn a_crashed_holder_does_not_make_a_vendor_look_down_while_slots_are_free(
             let answer = client.admit(SLOTS, 1, SLO).await.unwrap();
             assert!(answer.is_admitted(), "{kind:?}, healing {heals}: {answer:?}");
             settle().await;
-            // An inline lease says in the bucket's row that it has ended: nothing is pending, and nobody is shed at all.
+            // An inline lease says in the bucket's row that it has ended: nothing is pending, and nobody is
+            // shed at all.
             if kind == Kind::Inline {
                 assert_eq!(reason(&client).await, None, "healing {heals}");
             }
@@ -64,7 +68,8 @@ async fn slots_that_were_lost_are_nobodys_work() {
     assert_eq!(reason(&client).await, None);
     sleep(secs(250)).await;
     assert_eq!(reason(&client).await, None);
-    let with_backlog = [client.admit(SLOTS, 1, SLO).backlog(3).await, client.admit(SLOTS, 1, SLO).backlog(3).await];
+    let with_backlog =
+        [client.admit(SLOTS, 1, SLO).backlog(3).await, client.admit(SLOTS, 1, SLO).backlog(3).await];
     assert!(with_backlog.iter().all(|answer| answer.as_ref().unwrap().is_admitted()), "{with_backlog:?}");
     // The first that is held is work.
     let Outcome::Granted(mut held) = client.acquire(SLOTS).await.unwrap() else { panic!("refused") };
@@ -149,14 +154,16 @@ async fn a_bucket_that_not_all_clients_count_is_given_the_benefit_of_the_doubt()
     let client = world.client();
     let _ = client.admit(SLOTS, 1, None).await.unwrap();
     sleep(secs(70)).await;
-    let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(SLOTS));
+    let request =
+        world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(SLOTS));
     let request = request.update_expression("SET tokens = tokens - :1, version = version + :1");
     request.expression_attribute_values(":1", number("1")).send().await.unwrap();
     sleep(secs(1)).await;
     assert_eq!(reason(&client).await, None);
 }
 
-/// One slot hangs, the others are free: one request is let through in each staleness time, and its completion says that the vendor is up.
+/// One slot hangs, the others are free: one request is let through in each staleness time, and its completion
+/// says that the vendor is up.
 #[tokio::test(start_paused = true)]
 async fn a_vendor_that_counts_as_down_is_tried_once_in_each_staleness_time() {
     let world = World::with_slots(SLOTS, 10).await;
@@ -179,7 +186,8 @@ async fn a_vendor_that_counts_as_down_is_tried_once_in_each_staleness_time() {
     assert_eq!(reason(&client).await, None);
 }
 
-/// Set back by an hour, what was seen lies in the future: that the vendor is down is found, and tried, all the same.
+/// Set back by an hour, what was seen lies in the future: that the vendor is down is found, and tried, all
+/// the same.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_does_not_hide_a_vendor_that_is_down() {
     let world = World::with_slots(SLOTS, 10).await;

@@ -29,7 +29,8 @@ async fn handle(client: Client, served: std::sync::Arc<Served>) {
     }
 }
 
-/// Five slots and calls of a second serve five a second; eight come. What is shed keeps the vendor busy with what is in time.
+/// Five slots and calls of a second serve five a second; eight come. What is shed keeps the vendor busy with
+/// what is in time.
 #[tokio::test(start_paused = true)]
 async fn under_overload_the_vendor_is_kept_busy_and_what_it_serves_is_in_time() {
     let world = World::embedded().await;

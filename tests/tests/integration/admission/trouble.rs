@@ -1,4 +1,5 @@
-//! What admission costs, what trouble of the table does to it, and how it gets on again where everyone is shed.
+//! What admission costs, what trouble of the table does to it, and how it gets on again where everyone is
+//! shed.
 
 use std::time::Duration;
 
@@ -62,7 +63,9 @@ async fn trouble_of_the_table_sheds_nobody() {
         for operation in [Operation::BatchGetItem, Operation::GetItem] {
             world.dynamo.faults().always(operation, fault.clone());
         }
-        let Admission::Admitted(admitted) = client.admit(SLOTS, 1, SLO).await.unwrap() else { panic!("{fault:?}") };
+        let Admission::Admitted(admitted) = client.admit(SLOTS, 1, SLO).await.unwrap() else {
+            panic!("{fault:?}")
+        };
         assert_eq!(admitted.wait(), None);
         world.dynamo.faults().clear();
         // It is not asked again at once.
@@ -79,7 +82,10 @@ async fn a_question_that_makes_no_sense_is_an_error() {
     assert!(matches!(client.admit(SLOTS, 0, None).await, Err(AcquireError::Request(_))));
     assert!(matches!(client.admit(SLOTS, 1, None).backlog(-1).await, Err(AcquireError::Request(_))));
     assert!(matches!(client.admit(SLOTS, 3, None).await, Err(AcquireError::NeverSatisfiable { .. })));
-    assert!(matches!(client.admit("some#concurrent", 1, None).await, Err(AcquireError::UnknownDimension { .. })));
+    assert!(matches!(
+        client.admit("some#concurrent", 1, None).await,
+        Err(AcquireError::UnknownDimension { .. })
+    ));
     assert!(client.admit(SLOTS, 1, None).backlog(0).await.unwrap().is_admitted());
 }
 
@@ -102,7 +108,8 @@ async fn a_table_that_hangs_holds_up_a_caller_for_an_attempt_and_the_next_not_at
     assert_eq!(again.elapsed(), Duration::ZERO);
 }
 
-/// Every slot is held by a process that is gone. Who is shed never asks for a slot, so that nobody is refused; no sweep runs.
+/// Every slot is held by a process that is gone. Who is shed never asks for a slot, so that nobody is
+/// refused; no sweep runs.
 #[tokio::test(start_paused = true)]
 async fn where_everyone_is_shed_a_crashed_holders_slots_come_back_all_the_same() {
     let world = World::with_slots(SLOTS, 3).await;

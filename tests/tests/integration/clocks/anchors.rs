@@ -46,7 +46,8 @@ async fn callers_take_what_a_wrong_clock_left_and_who_finds_too_little_moves_its
     assert_eq!((bucket.anchor(), bucket.tokens().to_string().as_str()), (world.dynamo.clock().now(), "0"));
 }
 
-/// A client in another language writes it anew, faster than the bucket could fill: it would gain the capacity with each repair.
+/// A client in another language writes it anew, faster than the bucket could fill: it would gain the capacity
+/// with each repair.
 #[tokio::test(start_paused = true)]
 async fn an_anchor_that_is_written_anew_soon_after_its_repair_stays_until_the_bucket_could_have_filled() {
     for dimensions in [&[RPM][..], &[RPM, SLOTS]] {
@@ -57,14 +58,18 @@ async fn an_anchor_that_is_written_anew_soon_after_its_repair_stays_until_the_bu
         assert!(client.acquire(dimensions).await.unwrap().granted().is_none());
         world.pass(Duration::from_secs(15));
         let ahead = left_ahead(&world, "0").await;
-        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else { panic!("{dimensions:?}") };
+        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else {
+            panic!("{dimensions:?}")
+        };
         assert_eq!(
             (retry.wait(), world.bucket(RPM).await.anchor()),
             (Duration::from_secs(45), ahead),
             "{dimensions:?}"
         );
         world.pass(retry.wait());
-        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else { panic!("{dimensions:?}") };
+        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else {
+            panic!("{dimensions:?}")
+        };
         assert_eq!(retry.wait(), Duration::from_secs(1), "{dimensions:?}");
         world.pass(retry.wait());
         assert!(client.acquire(dimensions).await.unwrap().granted().is_some(), "{dimensions:?}");
@@ -103,15 +108,18 @@ async fn a_bucket_that_was_left_empty_in_the_future_refuses_for_as_long_as_its_r
         world.slots(SLOTS, 2).await;
         left_ahead(&world, "0").await;
         let client = world.client();
-        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else { panic!("{dimensions:?}") };
+        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else {
+            panic!("{dimensions:?}")
+        };
         assert_eq!(retry.wait(), Duration::from_secs(1), "{dimensions:?}");
         world.pass(retry.wait());
         assert!(client.acquire(dimensions).await.unwrap().granted().is_some(), "{dimensions:?}");
     }
 }
 
-/// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the time. Whoever finds too little
-/// moves such an anchor back, so others have taken everything each time that it asks.
+/// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the
+/// time. Whoever finds too little moves such an anchor back, so others have taken everything each time that
+/// it asks.
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_clock_lags_by_an_hour_moves_no_anchor_back() {
     let world = World::embedded().await;
@@ -141,10 +149,16 @@ async fn applying_the_limit_that_a_bucket_has_moves_its_anchor_back_and_says_so(
     let world = embedded().await;
     left_ahead(&world, "5").await;
     let client = world.client();
-    assert_eq!(client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Repaired);
+    assert_eq!(
+        client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(),
+        Applied::Repaired
+    );
     assert_eq!(world.level(RPM).await, "5");
     assert_eq!(world.bucket(RPM).await.anchor(), world.dynamo.clock().now());
-    assert_eq!(client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Unchanged);
+    assert_eq!(
+        client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(),
+        Applied::Unchanged
+    );
     // So long after a repair comes the next.
     world.pass(Duration::from_secs(60));
     left_ahead(&world, "5").await;

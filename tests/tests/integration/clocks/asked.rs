@@ -13,7 +13,8 @@ use super::*;
 use crate::load::Item;
 use crate::world::{begin, take};
 
-/// So many buckets that a client has taken from, whose machine's clock is then set: it does not know the time.
+/// So many buckets that a client has taken from, whose machine's clock is then set: it does not know the
+/// time.
 async fn with_clock_set(buckets: usize) -> (World, Client, Vec<String>) {
     let (world, machine) = (World::embedded().await, Machine::default());
     let names: Vec<String> = (0..buckets).map(|at| format!("openai#rpm{at}")).collect();
@@ -33,7 +34,8 @@ async fn with_clock_set(buckets: usize) -> (World, Client, Vec<String>) {
 #[tokio::test(start_paused = true)]
 async fn callers_that_find_the_clock_set_share_one_read() {
     let (world, client, names) = with_clock_set(20).await;
-    let slow = |operation| (operation == Operation::GetItem).then_some(Fault::DelayReply(Duration::from_millis(20)));
+    let slow =
+        |operation| (operation == Operation::GetItem).then_some(Fault::DelayReply(Duration::from_millis(20)));
     world.dynamo.faults().draw(move |call| slow(call.operation));
     world.dynamo.meter().reset();
     let mut callers = JoinSet::new();
@@ -63,7 +65,8 @@ async fn a_caller_that_leaves_while_it_asks_for_the_time_keeps_nobody() {
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
-/// The one that reads may be polled no more, and not dropped either: a future that its program keeps and does not drive.
+/// The one that reads may be polled no more, and not dropped either: a future that its program keeps and does
+/// not drive.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_not_polled_while_it_asks_for_the_time_keeps_nobody_longer_than_a_request() {
     let (world, client, _) = with_clock_set(2).await;
@@ -96,13 +99,16 @@ async fn a_clock_that_is_set_at_every_reading_keeps_nobody_from_the_table() {
     for step in [-SECOND, 400_000, -HOUR] {
         let world = World::embedded().await;
         rate(&world, "openai#rpm", 10, "1").await;
-        let (time, steady, readings) = (world.dynamo.clock().clone(), world.dynamo.clock().clone(), AtomicI64::new(0));
+        let (time, steady, readings) =
+            (world.dynamo.clock().clone(), world.dynamo.clock().clone(), AtomicI64::new(0));
         let now = move || {
             let off = step * readings.fetch_add(1, Ordering::SeqCst);
             Timestamp::from_micros(time.now().micros().saturating_add(off).max(0))
         };
-        let clock = Clock::from_fn(now).steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
-        let client = world.client_with(|settings| settings.clock(clock.clone()).on_unavailable(OnUnavailable::Allow));
+        let clock = Clock::from_fn(now)
+            .steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
+        let client =
+            world.client_with(|settings| settings.clock(clock.clone()).on_unavailable(OnUnavailable::Allow));
         for call in 0..12 {
             let outcome = client.acquire("openai#rpm").await.unwrap();
             let granted = outcome.granted();
@@ -112,7 +118,8 @@ async fn a_clock_that_is_set_at_every_reading_keeps_nobody_from_the_table() {
     }
 }
 
-/// The machine is stopped for an hour after one of the sweep's requests, whichever it is. Those of the line itself are the last two.
+/// The machine is stopped for an hour after one of the sweep's requests, whichever it is. Those of the line
+/// itself are the last two.
 #[tokio::test(start_paused = true)]
 async fn the_line_of_a_sweep_is_of_the_tables_time() {
     for stopped_after in 1.. {
@@ -122,7 +129,8 @@ async fn the_line_of_a_sweep_is_of_the_tables_time() {
         let client = machine.client(&world, |settings| settings);
         client.ops().sweep(SweepOptions::default()).await.unwrap();
         let _held = take(&world.client(), "openai#concurrent").await;
-        let (time, stood, answers) = (world.dynamo.clock().clone(), Arc::clone(&machine.stood), Arc::default());
+        let (time, stood, answers) =
+            (world.dynamo.clock().clone(), Arc::clone(&machine.stood), Arc::default());
         let counted: Arc<AtomicI64> = Arc::clone(&answers);
         world.dynamo.faults().watch(move |_| {
             if counted.fetch_add(1, Ordering::SeqCst) + 1 == stopped_after {

@@ -8,8 +8,9 @@ use crate::world::{requests, settle};
 const RPM: &str = "openai#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
 
-/// The time is read between the readings and the plan, and meanwhile the process sets another limit for one of the buckets. A plan by the
-/// readings that are left would take from one bucket what another is asked for, and leave a slot without its lease.
+/// The time is read between the readings and the plan, and meanwhile the process sets another limit for one
+/// of the buckets. A plan by the readings that are left would take from one bucket what another is asked for,
+/// and leave a slot without its lease.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_is_forgotten_while_the_time_is_read_is_read_again() {
     for wants in [&[RPM, SLOTS][..], &[SLOTS]] {

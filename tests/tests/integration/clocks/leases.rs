@@ -104,7 +104,8 @@ async fn a_lease_that_ended_while_its_machine_was_stopped_is_not_granted() {
         let machine = Machine::default();
         let client = machine.client(&world, |settings| settings.leases(leases));
         client.acquire(SLOTS).await.unwrap().granted().unwrap().release().await.unwrap();
-        let operation = if leases == Leases::Inline { Operation::UpdateItem } else { Operation::TransactWriteItems };
+        let operation =
+            if leases == Leases::Inline { Operation::UpdateItem } else { Operation::TransactWriteItems };
         world.dynamo.faults().next(operation, Fault::DelayReply(Duration::from_millis(200)));
         let taking = tokio::spawn(async move { client.acquire(SLOTS).await.unwrap().granted() });
         sleep(Duration::from_millis(100)).await;

@@ -4,7 +4,8 @@ use super::*;
 
 const RPM: &str = "openai#rpm";
 
-/// Calls as they are granted, one every `every`; who is refused comes back exactly when it was told to. Returns the grants of `time`.
+/// Calls as they are granted, one every `every`; who is refused comes back exactly when it was told to.
+/// Returns the grants of `time`.
 async fn calls(client: Client, every: Duration, time: Duration) -> u32 {
     let (began, mut granted) = (Instant::now(), 0);
     let mut next = began;
@@ -21,8 +22,8 @@ async fn calls(client: Client, every: Duration, time: Duration) -> u32 {
     granted
 }
 
-/// The part of its calls that a caller with an exact clock got, which wants half of the limit, beside one whose clock is `ahead`, and
-/// which takes the other half.
+/// The part of its calls that a caller with an exact clock got, which wants half of the limit, beside one
+/// whose clock is `ahead`, and which takes the other half.
 async fn served(world: &World, ahead: i64, per_second: f64, time: Duration) -> f64 {
     let every = Duration::from_secs_f64(2.0 / per_second);
     let skewed = tokio::spawn(calls(world.client_off_by(ahead), every, time));
@@ -59,5 +60,8 @@ async fn tokens_taken_ahead_are_not_used_by_a_clock_that_was_set() {
     assert_eq!(world.dynamo.meter().reset().requests, 0, "there is stock");
     machine.set_clock_by(-HOUR);
     assert!(client.acquire(RPM).await.unwrap().granted().is_some());
-    assert!(world.dynamo.meter().reset().requests > 0, "nothing is served from stock before the time is known again");
+    assert!(
+        world.dynamo.meter().reset().requests > 0,
+        "nothing is served from stock before the time is known again"
+    );
 }

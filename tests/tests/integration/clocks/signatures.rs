@@ -1,4 +1,5 @@
-//! AWS refuses a signature that is some minutes off; the AWS SDK signs the next request by the `Date` of the refusal.
+//! AWS refuses a signature that is some minutes off; the AWS SDK signs the next request by the `Date` of the
+//! refusal.
 
 use super::*;
 use crate::world::take;

@@ -207,7 +207,8 @@ fn order(served: &[Served]) -> (f64, f64) {
     let mean = |waits: &Vec<f64>| waits.iter().sum::<f64>() / waits.len().max(1) as f64;
     let all: Vec<f64> = fair.iter().flatten().copied().collect();
     let usual = mean(&all).max(0.001);
-    let unfair = own.iter().zip(&fair).map(|(own, fair)| (mean(own) - mean(fair)).abs() / usual).fold(0.0, f64::max);
+    let unfair =
+        own.iter().zip(&fair).map(|(own, fair)| (mean(own) - mean(fair)).abs() / usual).fold(0.0, f64::max);
     let p99 = |waits: &[Vec<f64>]| {
         let mut waits: Vec<f64> = waits.iter().flatten().copied().collect();
         waits.sort_unstable_by(f64::total_cmp);
@@ -216,7 +217,8 @@ fn order(served: &[Served]) -> (f64, f64) {
     (unfair, p99(&own) / p99(&fair).max(0.001))
 }
 
-const CASES: [(i32, u64, u64); 5] = [(10, 5, 10), (100, 5, 10), (10, 500, 30), (100, 500, 30), (10, 5_000, 120)];
+const CASES: [(i32, u64, u64); 5] =
+    [(10, 5, 10), (100, 5, 10), (10, 500, 30), (100, 500, 30), (10, 5_000, 120)];
 
 /// Prints what each of `systems` achieves, and judges it.
 #[allow(clippy::print_stdout)]
@@ -248,7 +250,8 @@ async fn measure(systems: &[Who], judge: impl Fn(i32, Duration, &Figures)) {
 async fn crowds_are_measured() {
     let judge = |slots: i32, hold: Duration, figures: &Figures| {
         // Where slots are free and the row takes no more writes, what is above that is rejected.
-        let (are_free, is_short) = (slots > i32::try_from(PROCESSES).unwrap(), hold < Duration::from_millis(100));
+        let (are_free, is_short) =
+            (slots > i32::try_from(PROCESSES).unwrap(), hold < Duration::from_millis(100));
         let most_failed = if are_free && is_short { 5.0 } else { 3.0 };
         assert!(figures.failed_writes <= most_failed && figures.not_given_back <= 1.0, "{figures:?}");
         if is_short {
@@ -267,7 +270,8 @@ async fn crowds_are_measured() {
     measure(&[Who::Sluice(Kind::Rows), Who::Sluice(Kind::Inline)], judge).await;
 }
 
-/// What the others are measured by: 15 to 30 grants a second, or all of the ten slots that are held for five seconds.
+/// What the others are measured by: 15 to 30 grants a second, or all of the ten slots that are held for five
+/// seconds.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn the_reference_is_measured() {
@@ -302,8 +306,9 @@ async fn a_slot_that_is_freed_is_soon_taken() {
     assert!(figures.idle <= 0.02 && figures.failed_writes <= 3.0 && figures.late <= 2.0, "{figures:?}");
 }
 
-/// What was seen of the pace before the callers were away for two seconds, in which nobody was served, is not spread over
-/// that time: those far behind would look once in half a second, and slots would be free meanwhile.
+/// What was seen of the pace before the callers were away for two seconds, in which nobody was served, is not
+/// spread over that time: those far behind would look once in half a second, and slots would be free
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_crowd_that_comes_again_is_served_as_fast_as_before() {
     fastrand::seed(7);

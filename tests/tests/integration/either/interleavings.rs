@@ -1,5 +1,5 @@
-//! Two parties change the same slot. Whatever the order, it ends as if one had. Each test fails when the condition that it
-//! names is taken out of the expression.
+//! Two parties change the same slot. Whatever the order, it ends as if one had. Each test fails when the
+//! condition that it names is taken out of the expression.
 
 use std::time::Duration;
 
@@ -162,8 +162,8 @@ async fn a_resize_between_acquire_and_release_keeps_every_slot() {
     }
 }
 
-/// Condition: `#capacity = :read_capacity` on giving back. Judged by the capacity of before the resize there would be
-/// room.
+/// Condition: `#capacity = :read_capacity` on giving back. Judged by the capacity of before the resize there
+/// would be room.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_a_resize_is_judged_by_the_new_capacity() {
     let world = KIND.with_slots(SLOTS, 3).await;

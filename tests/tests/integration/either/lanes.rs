@@ -102,8 +102,8 @@ async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
         assert!(waiter.await.unwrap() <= began + soon);
     }
     settle().await;
-    // Of twelve changes: those that are first in a lane are alone. Inline leases change hands in one. Besides, those
-    // that wait draw numbers and say so.
+    // Of twelve changes: those that are first in a lane are alone. Inline leases change hands in one.
+    // Besides, those that wait draw numbers and say so.
     let most = if KIND == Kind::Inline { 4 } else { 9 };
     assert!(writes(&world) <= most, "{} writes", writes(&world));
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("4", 0));

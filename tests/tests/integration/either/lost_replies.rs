@@ -1,4 +1,5 @@
-//! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
+//! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not
+//! at all.
 
 use sluice_ops::{SweepOptions, SweepReport};
 use sluice_sdk::Released;
@@ -25,7 +26,8 @@ async fn a_release_whose_reply_was_lost_is_sent_again_and_counts_once() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
 }
 
-/// By the token, and beyond its ten minutes by `attribute_exists` on the delete; inline, by that on the lease.
+/// By the token, and beyond its ten minutes by `attribute_exists` on the delete; inline, by that on the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_delivered_twice_counts_once() {
     let world = KIND.with_slots(SLOTS, 2).await;
@@ -47,7 +49,8 @@ async fn an_acquire_whose_reply_was_lost_takes_one_slot() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
 }
 
-/// A conflict says nothing of the lease: reading it as "already at capacity" would delete the trace of a held slot.
+/// A conflict says nothing of the lease: reading it as "already at capacity" would delete the trace of a held
+/// slot.
 #[tokio::test(start_paused = true)]
 async fn a_lease_survives_conflicts_and_throttling_of_its_reclaim() {
     let faults = match KIND {

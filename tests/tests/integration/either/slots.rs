@@ -224,8 +224,9 @@ async fn the_grant_of_a_raw_acquire_gives_back_when_it_is_dropped() {
     all_free(&world, "2").await;
 }
 
-/// The write that took the slot was applied, and nobody heard of it while the table was out of reach. Its lease is as old as that write:
-/// a holder that believed in the one of its later plan would renew it after its end, and others would have its slot meanwhile.
+/// The write that took the slot was applied, and nobody heard of it while the table was out of reach. Its
+/// lease is as old as that write: a holder that believed in the one of its later plan would renew it after
+/// its end, and others would have its slot meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_hears_of_its_grant_after_an_outage_has_the_slot_alone() {
     for outage in [40, 75].map(Duration::from_secs) {

@@ -1,5 +1,5 @@
-//! Who waits for a slot keeps its place until its own deadline: throttling, an outage and slow replies delay the line and never
-//! empty it.
+//! Who waits for a slot keeps its place until its own deadline: throttling, an outage and slow replies delay
+//! the line and never empty it.
 
 use std::time::Duration;
 

@@ -99,6 +99,9 @@ async fn waiting_processes_write_one_unit_each_in_eight_seconds() {
         // And as many notes as periods that lie in this time whole.
         let least = u64::from(periods - 1) * u64::from(processes);
         assert!(writes <= most, "{processes} processes: {writes} write units, {most} are stated");
-        assert!(writes >= least, "{processes} processes: {writes} write units, {least} are their notes alone");
+        assert!(
+            writes >= least,
+            "{processes} processes: {writes} write units, {least} are their notes alone"
+        );
     }
 }

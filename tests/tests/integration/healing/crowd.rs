@@ -31,7 +31,9 @@ async fn crowd(world: &World) -> u32 {
 async fn full() -> World {
     let world = World::embedded().await;
     world.slots(SLOTS, 1).await;
-    std::mem::forget(take(&world.client_with(|settings| settings.lease_ttl(Duration::from_secs(3_600))), SLOTS).await);
+    std::mem::forget(
+        take(&world.client_with(|settings| settings.lease_ttl(Duration::from_secs(3_600))), SLOTS).await,
+    );
     world
 }
 

@@ -19,12 +19,14 @@ async fn a_role_that_may_not_heal_is_told_once_and_asks_no_more() {
         let asked = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
         let counted = Arc::clone(&asked);
         world.dynamo.faults().draw(move |call| {
-            let (is_scan, is_note) = (call.operation == Operation::Scan, call.operation == Operation::UpdateItem);
+            let (is_scan, is_note) =
+                (call.operation == Operation::Scan, call.operation == Operation::UpdateItem);
             let is_load = call.body.windows(5).any(|part| part == b"load#");
             counted.0.fetch_add(u64::from(is_note && is_load && !is_of_a_mark(call)), Ordering::SeqCst);
             counted.1.fetch_add(u64::from(is_scan), Ordering::SeqCst);
             let is_denied = if denied == "Scan" { is_scan } else { is_load && is_note };
-            is_denied.then(|| Fault::service("AccessDeniedException", 400, serde_json::json!({ "message": "no" })))
+            is_denied
+                .then(|| Fault::service("AccessDeniedException", 400, serde_json::json!({ "message": "no" })))
         });
         for _ in 0..5 {
             refusal(&client, SLOTS).await;
@@ -38,7 +40,8 @@ async fn a_role_that_may_not_heal_is_told_once_and_asks_no_more() {
 /// What another policy allows: all but the scan.
 fn without_scan() -> Faults {
     let actions = ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"];
-    let rights = actions.iter().fold(Rights::none(), |rights, action| rights.allow(format!("dynamodb:{action}")));
+    let rights =
+        actions.iter().fold(Rights::none(), |rights, action| rights.allow(format!("dynamodb:{action}")));
     let faults = Faults::default();
     faults.allow_only(rights);
     faults
@@ -60,7 +63,8 @@ fn may_not_scan(world: &World, faults: Faults) -> Client {
     world.dynamo.apart(faults).client_with(Client::builder(TABLE).clock(clock).leases(Leases::Concurrent))
 }
 
-/// Each new process of a fleet learns anew that it may not: were its mark to stay, one each 8 s would keep all others from it.
+/// Each new process of a fleet learns anew that it may not: were its mark to stay, one each 8 s would keep
+/// all others from it.
 #[tokio::test(start_paused = true)]
 async fn a_role_that_may_mark_and_not_scan_leaves_its_turn_to_others() {
     for lost in [false, true] {
@@ -71,7 +75,9 @@ async fn a_role_that_may_mark_and_not_scan_leaves_its_turn_to_others() {
         let faults = without_scan();
         let writes = AtomicU64::new(0);
         faults.draw(move |call| {
-            (is_of_a_mark(call) && lost).then(|| writes.fetch_add(1, Ordering::SeqCst)).filter(|at| at % 2 == 0)?;
+            (is_of_a_mark(call) && lost)
+                .then(|| writes.fetch_add(1, Ordering::SeqCst))
+                .filter(|at| at % 2 == 0)?;
             Some(Fault::LoseReply)
         });
         let client = may_not_scan(&world, faults);

@@ -110,7 +110,8 @@ async fn a_large_table_is_covered_though_each_process_ends_or_is_frozen_in_the_m
         });
         let patient = || world.client_with(|settings| settings.lease_ttl(A_DAY).max_retries(0));
         let (began, mut held, mut clients) = (Instant::now(), Vec::new(), Vec::new());
-        // At worst a page each 12 s, of which the second is lost and paid for, and one more for the page that the lease is in.
+        // At worst a page each 12 s, of which the second is lost and paid for, and one more for the page that
+        // the lease is in.
         let within = Duration::from_secs(12 * (12 + 2));
         while held.len() < 20 {
             if ends {
@@ -119,7 +120,12 @@ async fn a_large_table_is_covered_though_each_process_ends_or_is_frozen_in_the_m
             clients.push(patient());
             drain(clients.last().unwrap(), &mut held).await;
             sleep(Duration::from_millis(4_500)).await;
-            assert!(began.elapsed() <= within, "ends: {ends}: {} of 20 after {:?}", held.len(), began.elapsed());
+            assert!(
+                began.elapsed() <= within,
+                "ends: {ends}: {} of 20 after {:?}",
+                held.len(),
+                began.elapsed()
+            );
         }
     }
 }
@@ -157,7 +163,12 @@ async fn a_scan_that_is_throttled_goes_on_with_the_next_turn_where_it_was() {
     while held.len() < 20 {
         drain(&client, &mut held).await;
         sleep(Duration::from_secs(1)).await;
-        assert!(began.elapsed() <= Duration::from_secs(9 * 8), "{} of 20 after {:?}", held.len(), began.elapsed());
+        assert!(
+            began.elapsed() <= Duration::from_secs(9 * 8),
+            "{} of 20 after {:?}",
+            held.len(),
+            began.elapsed()
+        );
     }
 }
 
@@ -166,7 +177,9 @@ async fn a_scan_that_is_throttled_goes_on_with_the_next_turn_where_it_was() {
 async fn a_scan_that_reaches_the_end_begins_anew() {
     let world = World::with_slots(SLOTS, 1).await;
     crash(&world, 1).await;
-    world.put([("vendor_dimension".into(), text(HEAL_KEY)), (HEAL_POSITION.into(), text("zzz"))].into()).await;
+    world
+        .put([("vendor_dimension".into(), text(HEAL_KEY)), (HEAL_POSITION.into(), text("zzz"))].into())
+        .await;
     world.pass_lease();
     let client = world.client();
     for _ in 0..2 {

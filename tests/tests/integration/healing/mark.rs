@@ -28,7 +28,8 @@ async fn spoilt(name: &str, value: AttributeValue) -> World {
 async fn a_spoiled_mark_keeps_nobody_from_healing() {
     let long = "x".repeat(3_000);
     for name in [HEALED_AT, HEAL_AFTER, HEAL_POSITION] {
-        let values = [text("soon"), text(&long), number("9999999999"), number("1"), AttributeValue::Bool(true)];
+        let values =
+            [text("soon"), text(&long), number("9999999999"), number("1"), AttributeValue::Bool(true)];
         for value in values {
             let world = spoilt(name, value.clone()).await;
             let client = world.client();

@@ -1,5 +1,5 @@
-//! Pages that are lost, too much for a turn, or of buckets that cannot be given back to: the budget holds, and
-//! the scan goes on.
+//! Pages that are lost, too much for a turn, or of buckets that cannot be given back to: the budget holds,
+//! and the scan goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,10 @@ async fn a_page_whose_reply_is_lost_or_late_is_paid_for() {
             let (world, clients) = saturated(20, 2, |settings| settings.heal_budget(per_minute)).await;
             let lost = fault.clone();
             // Small pages come through: the scan goes on, and costs what it may.
-            world.dynamo.faults().draw(move |call| limit(call).filter(|rows| *rows > 20).map(|_| lost.clone()));
+            world
+                .dynamo
+                .faults()
+                .draw(move |call| limit(call).filter(|rows| *rows > 20).map(|_| lost.clone()));
             world.dynamo.meter().reset();
             ask(&clients, TEN_MINUTES).await;
             let used = world.dynamo.meter().of(Operation::Scan).read_units;
@@ -111,7 +114,8 @@ async fn ended_leases_that_hold_no_slots_cost_their_buckets_one_reading() {
     assert!(reads <= 5, "{reads} reads");
 }
 
-/// Slow reads: 320 buckets in the time of a turn. Before the page there are others, so that it is not the last.
+/// Slow reads: 320 buckets in the time of a turn. Before the page there are others, so that it is not the
+/// last.
 #[tokio::test(start_paused = true)]
 async fn a_page_of_more_buckets_than_a_turn_has_time_for_is_done_in_parts() {
     let world = World::embedded().await;

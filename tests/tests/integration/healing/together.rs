@@ -64,7 +64,8 @@ async fn what_a_scan_finds_of_other_buckets_is_given_back_too() {
     }
 }
 
-/// Nobody waits for a rate bucket's lease. Left to the reconciler, it would cost a reading of its bucket with every scan.
+/// Nobody waits for a rate bucket's lease. Left to the reconciler, it would cost a reading of its bucket with
+/// every scan.
 #[tokio::test(start_paused = true)]
 async fn leases_that_hold_no_slot_are_deleted_too() {
     let world = World::with_slots(SLOTS, 1).await;

@@ -30,7 +30,8 @@ async fn a_full_bucket_tells_the_wait_by_its_measured_rate() {
     }
 }
 
-/// Who stood in line and is refused in the end is told by the rate too, and counted once; who would not wait is told of those in line.
+/// Who stood in line and is refused in the end is told by the rate too, and counted once; who would not wait
+/// is told of those in line.
 #[tokio::test(start_paused = true)]
 async fn who_stands_in_line_is_counted_once() {
     for kind in [Kind::Rows, Kind::Inline] {
@@ -41,7 +42,8 @@ async fn who_stands_in_line_is_counted_once() {
         load_row(&world, "0.5", 1).await;
         refusal(&client, SLOTS).await;
         settle().await;
-        let in_line = client.slot(SLOTS).max_wait(Duration::from_secs(1)).run(async |_| Ok::<_, LimitError>(()));
+        let in_line =
+            client.slot(SLOTS).max_wait(Duration::from_secs(1)).run(async |_| Ok::<_, LimitError>(()));
         let (in_line, beside) = tokio::join!(in_line, async {
             sleep(Duration::from_millis(500)).await;
             refusal(&client, SLOTS).await.wait()
@@ -54,7 +56,8 @@ async fn who_stands_in_line_is_counted_once() {
     }
 }
 
-/// A slot that gave up in line counts as wanted for as long as its caller was told to wait: what a crashed holder had is there for it.
+/// A slot that gave up in line counts as wanted for as long as its caller was told to wait: what a crashed
+/// holder had is there for it.
 #[tokio::test(start_paused = true)]
 async fn who_waited_in_vain_finds_the_slot_when_he_comes_back() {
     for kind in [Kind::Rows, Kind::Inline] {
@@ -111,7 +114,8 @@ async fn load_row(world: &World, rate: &str, pending: i32) {
     world.put(row.chain([key]).collect()).await;
 }
 
-/// Another process has just begun its turn, and the measurement of the bucket cannot be read: neither is asked for more often for that.
+/// Another process has just begun its turn, and the measurement of the bucket cannot be read: neither is
+/// asked for more often for that.
 #[tokio::test(start_paused = true)]
 async fn a_load_row_that_cannot_be_read_keeps_tries_apart_all_the_same() {
     let world = World::with_slots(SLOTS, 1).await;

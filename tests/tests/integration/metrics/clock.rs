@@ -70,7 +70,8 @@ async fn a_clock_that_is_off_is_warned_of_once_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_sweep_reports_the_offset_of_its_clock() {
     let world = world().await;
-    let report = world.client_off_by(3_000_000).ops().sweep(sluice_ops::SweepOptions::default()).await.unwrap();
+    let report =
+        world.client_off_by(3_000_000).ops().sweep(sluice_ops::SweepOptions::default()).await.unwrap();
     let offset = report.clock_offset.unwrap();
     assert!((-3_000..=-1_990).contains(&offset.millis()), "{offset:?}");
     let line = serde_json::to_value(&report).unwrap();

@@ -44,7 +44,8 @@ fn the_document_and_the_code_name_the_same_metrics() {
     });
     let in_code: BTreeSet<Line> = in_code.collect();
     let documented = of_document();
-    let only = |these: &BTreeSet<Line>, those: &BTreeSet<Line>| these.difference(those).cloned().collect::<Vec<_>>();
+    let only =
+        |these: &BTreeSet<Line>, those: &BTreeSet<Line>| these.difference(those).cloned().collect::<Vec<_>>();
     assert_eq!((only(&in_code, &documented), only(&documented, &in_code)), (Vec::new(), Vec::new()));
     assert_eq!(in_code.len(), METRICS.len(), "a name stands in the table once");
 }

@@ -28,8 +28,12 @@ async fn world() -> World {
     world.slots(SLOTS, 1).await;
     put_load(&world, SLOTS, "1", "0.5").await;
     // Two requests for search, eight for all others.
-    let search =
-        DeclaredShare { name: "search".parse().unwrap(), part: "0.2".parse().unwrap(), floor: None, background: false };
+    let search = DeclaredShare {
+        name: "search".parse().unwrap(),
+        part: "0.2".parse().unwrap(),
+        floor: None,
+        background: false,
+    };
     let split = Split::new(requests(10, 60), &[search]).unwrap();
     world.client().ops().apply_split(&dimension("mistral#rpm"), &split).await.unwrap();
     world
@@ -62,7 +66,8 @@ async fn acquire(world: &World) {
     for _ in 0..20 {
         let _ = take(&busy, one_token()).await;
     }
-    let sharing = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.5".parse().unwrap())));
+    let sharing =
+        world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.5".parse().unwrap())));
     let _ = take(&sharing, one_token()).await;
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
     let _local = take(&sharing, one_token()).await;
@@ -87,9 +92,13 @@ async fn hold(world: &World) {
     held.renew().await.unwrap_err();
     held.release().await.unwrap();
     let slow = client.slot(SLOTS).timeout(Duration::from_secs(1));
-    let slow = slow.run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await));
+    let slow =
+        slow.run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await));
     slow.await.unwrap_err();
-    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
+    world
+        .dynamo
+        .faults()
+        .next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
     take(&client, SLOTS).await.release().await.unwrap();
     let mut config = ReservationConfig::default();
     config.max_reservation_age = Duration::from_secs(10);
@@ -145,11 +154,12 @@ async fn every_name_of_the_table_is_told_with_its_labels_and_no_name_outside_it(
     for metric in METRICS.iter().filter(|metric| metric.source() != MetricSource::Table) {
         let labels = names.remove(metric.name()).unwrap_or_else(|| panic!("{} was not told", metric.name()));
         assert_eq!(labels, BTreeSet::from([metric.labels().to_vec()]), "{}", metric.name());
-        let kind = recorded.iter().find(|((name, _), _)| name == metric.name()).map(|(_, value)| match value {
-            DebugValue::Counter(_) => MetricKind::Counter,
-            DebugValue::Gauge(_) => MetricKind::Gauge,
-            DebugValue::Histogram(_) => MetricKind::Histogram,
-        });
+        let kind =
+            recorded.iter().find(|((name, _), _)| name == metric.name()).map(|(_, value)| match value {
+                DebugValue::Counter(_) => MetricKind::Counter,
+                DebugValue::Gauge(_) => MetricKind::Gauge,
+                DebugValue::Histogram(_) => MetricKind::Histogram,
+            });
         assert_eq!(kind, Some(metric.kind()), "{}", metric.name());
     }
     assert_eq!(names, BTreeMap::new(), "names outside the table");
@@ -168,14 +178,16 @@ fn is_told(value: &DebugValue) -> bool {
 async fn what_happened_is_counted_once() {
     let (listening, world) = everything().await;
     let recorded = listening.recorded();
-    let grants =
-        |dimension, source| counted(&recorded, "sluice.grants", &[("dimension", dimension), ("source", source)]);
+    let grants = |dimension, source| {
+        counted(&recorded, "sluice.grants", &[("dimension", dimension), ("source", source)])
+    };
     assert_eq!((grants(RPM, "table"), grants(RPM, "ticket")), (4, 1));
     assert_eq!(grants(TPM, "local"), 1);
     assert_eq!(grants(TPM, "stock") + grants(TPM, "table"), 20 + 1 + 1);
     assert!(grants(TPM, "stock") > 0);
-    let refused =
-        |dimension, reason| counted(&recorded, "sluice.refusals", &[("dimension", dimension), ("reason", reason)]);
+    let refused = |dimension, reason| {
+        counted(&recorded, "sluice.refusals", &[("dimension", dimension), ("reason", reason)])
+    };
     assert_eq!((refused(RPM, "exhausted"), refused(SLOTS, "no_free_slot")), (2, 1));
     let slots = &[("dimension", SLOTS)][..];
     assert_eq!(
@@ -185,7 +197,8 @@ async fn what_happened_is_counted_once() {
     );
     assert_eq!(counted(&recorded, "sluice.slot.timeouts", slots), 1);
     assert_eq!(counted(&recorded, "sluice.sweep.restored", slots), 1);
-    let released = |outcome| counted(&recorded, "sluice.releases", &[("dimension", SLOTS), ("outcome", outcome)]);
+    let released =
+        |outcome| counted(&recorded, "sluice.releases", &[("dimension", SLOTS), ("outcome", outcome)]);
     assert_eq!((released("given_back"), released("lease_gone")), (3, 1));
     assert_eq!(counted(&recorded, "sluice.unavailable", &[("outcome", "local")]), 1);
     assert_eq!(counted(&recorded, "sluice.unavailable", &[("outcome", "error")]), 1);
@@ -193,7 +206,11 @@ async fn what_happened_is_counted_once() {
     assert_eq!(counted(&recorded, "sluice.settles", &[("dimension", TPM), ("outcome", "returned")]), 1);
     assert_eq!(counted(&recorded, "sluice.cool_downs", &[DIMENSION]), 1);
     assert_eq!(
-        counted(&recorded, "sluice.conflicts", &[("operation", "TransactWriteItems"), ("reason", "conflict")]),
+        counted(
+            &recorded,
+            "sluice.conflicts",
+            &[("operation", "TransactWriteItems"), ("reason", "conflict")]
+        ),
         1
     );
     assert_eq!(counted(&recorded, "sluice.tracker.releases", &[("outcome", "given_back")]), 1);
@@ -235,6 +252,7 @@ async fn capacity_units_are_what_the_meter_counts_but_for_false_conditions() {
         let name = format!("{operation:?}");
         assert_eq!(units(&name, "write"), meter.of(operation).write_units, "{name}");
     }
-    let read: f64 = [Operation::GetItem, Operation::BatchGetItem].iter().map(|of| meter.of(*of).read_units).sum();
+    let read: f64 =
+        [Operation::GetItem, Operation::BatchGetItem].iter().map(|of| meter.of(*of).read_units).sum();
     assert_eq!((units("GetItem", "read") + units("BatchGetItem", "read")) as f64, read);
 }

@@ -76,7 +76,10 @@ async fn a_callers_refusals_are_metrics_of_cloudwatch() {
     assert_eq!((&all["Environment"], &all["Refusals"]), (&json!("pre"), &json!(2)));
     assert_eq!((&bucket["VendorDimension"], &bucket["Refusals"]), (&json!(RPM), &json!(2)));
     let declared = &all["_aws"]["CloudWatchMetrics"][0];
-    assert_eq!((&declared["Namespace"], &declared["Dimensions"]), (&json!("Sluice"), &json!([["Environment"]])));
+    assert_eq!(
+        (&declared["Namespace"], &declared["Dimensions"]),
+        (&json!("Sluice"), &json!([["Environment"]]))
+    );
     assert_eq!(declared["Metrics"], json!([{ "Name": "Refusals", "Unit": "Count" }]));
 }
 

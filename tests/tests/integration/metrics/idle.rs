@@ -16,9 +16,15 @@ const SLOTS: &str = "a#concurrent";
 
 /// A load row as a sweep writes it.
 pub(super) async fn put_load(world: &World, name: &str, pending: &str, drain_rate: &str) {
-    let numbers =
-        [(PENDING, pending), (DRAIN_RATE, drain_rate), (ADMITTED, "12"), (MEASURED_AT, "1709550000"), (SEQUENCE, "3")];
-    let mut row: HashMap<_, _> = numbers.into_iter().map(|(name, value)| (name.to_owned(), number(value))).collect();
+    let numbers = [
+        (PENDING, pending),
+        (DRAIN_RATE, drain_rate),
+        (ADMITTED, "12"),
+        (MEASURED_AT, "1709550000"),
+        (SEQUENCE, "3"),
+    ];
+    let mut row: HashMap<_, _> =
+        numbers.into_iter().map(|(name, value)| (name.to_owned(), number(value))).collect();
     row.insert(KEY.to_owned(), text(&format!("load#{name}")));
     world.put(row).await;
 }
@@ -73,7 +79,8 @@ async fn the_gauges_task_ends_with_the_client() {
     assert_eq!(world.dynamo.meter().reset().requests, 0);
 }
 
-/// Told as nothing once, and then no more: a gauge that stood still at what the bucket was would be taken for what it is.
+/// Told as nothing once, and then no more: a gauge that stood still at what the bucket was would be taken for
+/// what it is.
 #[tokio::test(start_paused = true)]
 async fn gauges_of_a_bucket_that_is_gone_do_not_stand_still() {
     let listening = Listening::begin();
@@ -86,7 +93,8 @@ async fn gauges_of_a_bucket_that_is_gone_do_not_stand_still() {
     take(&client, SLOTS).await.release().await.unwrap();
     let _gauges = client.publish_gauges(Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Reading what was recorded sets the gauges of this recorder to zero, so nobody reads it before the buckets are gone.
+    // Reading what was recorded sets the gauges of this recorder to zero, so nobody reads it before the
+    // buckets are gone.
     let told = |recorded: &Recorded, name: &str| {
         ["sluice.bucket.level", "sluice.bucket.capacity", "sluice.load.pending", "sluice.load.drain_rate"]
             .map(|metric| gauge(recorded, metric, &[("dimension", name)]))

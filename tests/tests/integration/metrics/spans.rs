@@ -134,7 +134,11 @@ async fn a_request_that_failed_says_how_and_a_false_condition_is_no_failure() {
     let missing = world.client().acquire("a#missing").await.unwrap_err();
     assert!(missing.to_string().contains("unknown"));
     let spans = seen();
-    assert!(named(&spans, "sluice.request").iter().all(|request| !request.fields.contains_key("otel.status_code")));
+    assert!(
+        named(&spans, "sluice.request")
+            .iter()
+            .all(|request| !request.fields.contains_key("otel.status_code"))
+    );
     let failed = named(&spans, "sluice.acquire").pop().unwrap();
     assert_eq!(
         (failed.fields["error.type"].as_str(), failed.fields["otel.status_code"].as_str()),
@@ -165,8 +169,14 @@ async fn slot_release_and_sweep_are_spans_and_what_a_closure_does_is_within_its_
     assert!(slot.fields.contains_key("sluice.waited_ms"));
     assert_eq!(named(&spans, "a_call")[0].parent, Some("sluice.slot"));
     let release = named(&spans, "sluice.release")[0];
-    assert_eq!((release.parent, release.fields["sluice.outcome"].as_str()), (Some("sluice.slot"), "given_back"));
+    assert_eq!(
+        (release.parent, release.fields["sluice.outcome"].as_str()),
+        (Some("sluice.slot"), "given_back")
+    );
     let sweep = named(&spans, "sluice.sweep")[0];
-    assert_eq!((sweep.fields["sluice.restored"].as_str(), sweep.fields["sluice.outcome"].as_str()), ("0", "ok"));
+    assert_eq!(
+        (sweep.fields["sluice.restored"].as_str(), sweep.fields["sluice.outcome"].as_str()),
+        ("0", "ok")
+    );
     assert!(named(&spans, "sluice.request").iter().any(|request| request.parent == Some("sluice.sweep")));
 }

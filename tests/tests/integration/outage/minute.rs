@@ -1,4 +1,5 @@
-//! DynamoDB is out for a minute in the middle of a run: what each policy grants, what the vendor sees, and how all becomes normal again.
+//! DynamoDB is out for a minute in the middle of a run: what each policy grants, what the vendor sees, and
+//! how all becomes normal again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -167,7 +168,8 @@ async fn a_process_whose_share_has_no_room_for_a_call_says_so_before_an_outage()
     listen();
     let world = World::embedded().await;
     world.rate(RPM, 5, 1).await;
-    let client = world.client_with(|settings| settings.on_unavailable("share:0.1".parse().unwrap()).note_use(true));
+    let client =
+        world.client_with(|settings| settings.on_unavailable("share:0.1".parse().unwrap()).note_use(true));
     for _ in 0..3 {
         take(&client, RPM).await.release().await.unwrap();
         sleep(Duration::from_secs(61)).await;
@@ -175,19 +177,25 @@ async fn a_process_whose_share_has_no_room_for_a_call_says_so_before_an_outage()
     }
     let lines = lines_of("unavailable.no_share");
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!((lines[0]["dimension"].as_str(), lines[0]["capacity"].as_str()), (Some(RPM), Some("5")), "{}", lines[0]);
+    assert_eq!(
+        (lines[0]["dimension"].as_str(), lines[0]["capacity"].as_str()),
+        (Some(RPM), Some("5")),
+        "{}",
+        lines[0]
+    );
     world.dynamo.faults().draw(|_| Some(Fault::Hang));
     assert!(client.acquire(RPM).await.is_err());
 }
 
-/// Slots that are held through two outages stay taken, although the limit, and so the share, is another in the second.
+/// Slots that are held through two outages stay taken, although the limit, and so the share, is another in
+/// the second.
 #[tokio::test(start_paused = true)]
 async fn slots_of_a_share_that_changes_are_neither_forgotten_nor_made() {
     let world = World::embedded().await;
     world.slots(SLOTS, 4).await;
     // The replies to writes of inline leases show the row, and with it the new limit.
-    let client =
-        world.client_with(|settings| settings.leases(Leases::Inline).on_unavailable("share:0.5".parse().unwrap()));
+    let client = world
+        .client_with(|settings| settings.leases(Leases::Inline).on_unavailable("share:0.5".parse().unwrap()));
     take(&client, SLOTS).await.release().await.unwrap();
     let out = |is_out: bool| world.dynamo.faults().draw(move |_| is_out.then_some(Fault::Hang));
     let granted = async |most: usize| {

@@ -67,7 +67,9 @@ async fn starts_that_another_process_booked_into_a_cool_down_come_after_it() {
     let booked: Vec<_> = (0..3)
         .map(|_| {
             let slot = other.slot(RPM).timeout(Duration::from_secs(300));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed())).await.unwrap() })
+            tokio::spawn(
+                async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed())).await.unwrap() },
+            )
         })
         .collect();
     sleep(Duration::from_secs(1)).await;
@@ -78,7 +80,10 @@ async fn starts_that_another_process_booked_into_a_cool_down_come_after_it() {
     }
     starts.sort_unstable();
     assert!(starts[0] >= Duration::from_secs(31), "{starts:?}");
-    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(9)), "no burst after it: {starts:?}");
+    assert!(
+        starts.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(9)),
+        "no burst after it: {starts:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +103,8 @@ async fn what_was_granted_before_a_cool_down_is_settled_and_released_in_it() {
     }
 }
 
-/// Azure asks for a day if a request is larger than the limit: <https://github.com/vanderschaarlab/climb/issues/1>.
+/// Azure asks for a day if a request is larger than the limit:
+/// <https://github.com/vanderschaarlab/climb/issues/1>.
 #[tokio::test(start_paused = true)]
 async fn no_reply_stops_the_fleet_for_longer_than_a_setting_allows_and_the_call_hears_the_whole_wait() {
     let minutes = |count: u64| Duration::from_secs(count * 60);
@@ -175,8 +181,8 @@ async fn caller(client: Client, vendor: Arc<Vendor>) {
     }
 }
 
-/// Eight processes that book half as many calls again as the vendor allows. Calls that are in flight at the first refusal cannot be
-/// helped: here there are none.
+/// Eight processes that book half as many calls again as the vendor allows. Calls that are in flight at the
+/// first refusal cannot be helped: here there are none.
 #[tokio::test(start_paused = true)]
 async fn after_the_first_429_at_most_one_more_comes_in_the_cool_down_over_all_processes() {
     for per_sec in [1, 5] {
@@ -187,7 +193,8 @@ async fn after_the_first_429_at_most_one_more_comes_in_the_cool_down_over_all_pr
         let mut callers = Vec::new();
         for _ in 0..8 {
             let client = world.client();
-            callers.extend((0..per_sec * 3).map(|_| tokio::spawn(caller(client.clone(), Arc::clone(&vendor)))));
+            callers
+                .extend((0..per_sec * 3).map(|_| tokio::spawn(caller(client.clone(), Arc::clone(&vendor)))));
         }
         for caller in callers {
             caller.await.unwrap();

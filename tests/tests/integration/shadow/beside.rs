@@ -85,7 +85,8 @@ async fn a_refusal_of_the_vendor_that_a_shadow_call_meets_cools_down_the_fleet()
     assert_eq!(until.since(world.dynamo.clock().now()), Duration::from_secs(7));
 }
 
-/// No enforcing client would have made those calls: their refusals would prolong the cool-down without an end.
+/// No enforcing client would have made those calls: their refusals would prolong the cool-down without an
+/// end.
 #[tokio::test(start_paused = true)]
 async fn refusals_of_calls_that_a_shadow_client_makes_in_a_cool_down_are_only_counted() {
     let world = World::with_rate(RPM, 1_000, 60).await;

@@ -75,7 +75,11 @@ async fn a_short_time_for_waiting_and_running_together_is_left_to_the_call() {
         let slot = client.slot(RPM).timeout(Duration::from_millis(millis));
         let began = Instant::now();
         let left = slot.run(async |slot| Ok::<_, LimitError>(slot.remaining().unwrap())).await.unwrap();
-        assert!(left >= Duration::from_millis(millis) / 3, "{left:?} of {millis} ms after {:?}", began.elapsed());
+        assert!(
+            left >= Duration::from_millis(millis) / 3,
+            "{left:?} of {millis} ms after {:?}",
+            began.elapsed()
+        );
     }
 }
 
@@ -114,7 +118,11 @@ async fn a_request_that_can_never_be_granted_goes_on_and_is_counted() {
         grant.settle(TPM, 5).await.unwrap();
         grant.release().await.unwrap();
         client.slot(request).run(async |_| Ok::<_, LimitError>(())).await.unwrap();
-        assert_eq!(counted(&listening.recorded(), "sluice.shadow.errors", &[("reason", reason)]), 2, "{reason}");
+        assert_eq!(
+            counted(&listening.recorded(), "sluice.shadow.errors", &[("reason", reason)]),
+            2,
+            "{reason}"
+        );
     }
     // What there is of the others is taken.
     let grant = take(&client, ["openai#missing", RPM]).await;
@@ -126,7 +134,8 @@ async fn a_request_that_can_never_be_granted_goes_on_and_is_counted() {
 async fn a_ticket_that_cannot_be_read_is_acquired_anew() {
     let world = World::with_rate(RPM, 2, 60).await;
     let _all = take(&world.client(), Request::from(RPM).cost(RPM, 2)).await;
-    let booked = world.client().acquire(Request::from(RPM).ticket_within(Duration::from_secs(90))).await.unwrap();
+    let booked =
+        world.client().acquire(Request::from(RPM).ticket_within(Duration::from_secs(90))).await.unwrap();
     let sluice_sdk::Outcome::RetryIn(retry) = booked else { panic!("granted") };
     let ticket = retry.ticket().unwrap();
     world.pass(retry.wait());

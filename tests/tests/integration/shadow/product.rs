@@ -79,7 +79,8 @@ async fn a_slot_inside_of_a_slot_of_the_same_bucket_goes_on_and_is_counted() {
     let listening = Listening::begin();
     let world = World::with_slots(SLOTS, 1).await;
     let client = shadow(&world);
-    let outer = client.slot(SLOTS).run(async |_| client.slot(SLOTS).run(async |_| Ok::<_, LimitError>(7)).await);
+    let outer =
+        client.slot(SLOTS).run(async |_| client.slot(SLOTS).run(async |_| Ok::<_, LimitError>(7)).await);
     assert_eq!(outer.await.unwrap(), 7);
     assert_eq!(counted(&listening.recorded(), "sluice.shadow.errors", &[("reason", "request")]), 1);
     assert_eq!(world.free(SLOTS).await, "1");

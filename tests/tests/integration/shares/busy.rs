@@ -1,5 +1,5 @@
-//! Products whose demand changes from nothing to thirty times their share and back: what each gets, how much of the limit is used,
-//! and what it costs.
+//! Products whose demand changes from nothing to thirty times their share and back: what each gets, how much
+//! of the limit is used, and what it costs.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,8 @@ const RPM: &str = "openai#rpm";
 /// Calls a second that the vendor allows.
 const ALLOWED: f64 = 50.0;
 
-/// A product: its share with the part that it is guaranteed; and in each phase, how many times that it asks for.
+/// A product: its share with the part that it is guaranteed; and in each phase, how many times that it asks
+/// for.
 #[derive(Clone, Copy)]
 struct Product {
     share: &'static str,
@@ -80,7 +81,8 @@ impl Busy {
         dynamo.create_table(TABLE).await.unwrap();
         let dynamo = dynamo.behind(&DynamoProfile::new(5));
         let rate = Rate::per(Amount::from_tokens(50), Duration::from_secs(1)).unwrap();
-        let limit = Limit::rate(LimitType::Requests, Amount::from_tokens(self.burst), rate, Cost::ONE).unwrap();
+        let limit =
+            Limit::rate(LimitType::Requests, Amount::from_tokens(self.burst), rate, Cost::ONE).unwrap();
         let shared = |product: &Product| {
             let share = share(product.share, &product.part.to_string());
             DeclaredShare { background: product.is_background, ..share }
@@ -105,7 +107,9 @@ impl Busy {
             let clients = (0..each).map(|_| dynamo.client_with(settings())).collect();
             let (phase, patience) = (self.phase, self.patience);
             let told = (Arc::clone(&calls), Arc::clone(&history));
-            products.spawn(async move { (number, demand(clients, (number, product), phase, patience, told).await) });
+            products.spawn(async move {
+                (number, demand(clients, (number, product), phase, patience, told).await)
+            });
         }
         let mut asked = vec![Vec::new(); self.products.len()];
         while let Some(done) = products.join_next().await {
@@ -159,7 +163,8 @@ fn told(share: &str, client: &Client, asked_at: Timestamp, slot: Option<&sluice_
     Event::Granted(granted)
 }
 
-/// Calls that arrive at random, each for a process of the product, and give up after `patience`. Returns how many in each phase.
+/// Calls that arrive at random, each for a process of the product, and give up after `patience`. Returns how
+/// many in each phase.
 async fn demand(
     clients: Vec<Client>,
     (number, product): (usize, Product),
@@ -174,7 +179,9 @@ async fn demand(
         end += phase;
         asked.push(0);
         let every = factor * product.part * ALLOWED;
-        let pause = || if every > 0.0 { Duration::from_secs_f64(-(1.0 - fastrand::f64()).ln() / every) } else { phase };
+        let pause = || {
+            if every > 0.0 { Duration::from_secs_f64(-(1.0 - fastrand::f64()).ln() / every) } else { phase }
+        };
         loop {
             next += pause();
             if next >= end {
@@ -230,7 +237,8 @@ impl Outcome {
         let mut starts: Vec<f64> =
             self.calls.iter().map(|call| call.start.micros_since(self.began) as f64 / 1e6).collect();
         starts.sort_by(f64::total_cmp);
-        // `number - rate * time` rises by one a call: the largest rise from a low, the call at the low included.
+        // `number - rate * time` rises by one a call: the largest rise from a low, the call at the low
+        // included.
         let heights = starts.iter().enumerate().map(|(number, start)| number as f64 - start * ALLOWED);
         let (mut low, mut most) = (f64::INFINITY, 0_f64);
         for height in heights {
@@ -241,8 +249,8 @@ impl Outcome {
     }
 }
 
-/// Runs products whose demand changes; each gets its guarantee, and at least so much of the limit is used in each phase in which more
-/// is asked for than there is.
+/// Runs products whose demand changes; each gets its guarantee, and at least so much of the limit is used in
+/// each phase in which more is asked for than there is.
 #[allow(clippy::cast_precision_loss, clippy::print_stdout)]
 async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64) {
     let busy = Busy { products: &CHANGING, burst, processes, phase, patience: Duration::from_secs(5) };
@@ -255,7 +263,8 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
         let mut demand = 0.0;
         for (of, Product { share, part, factors, .. }) in CHANGING.iter().enumerate() {
             let promised = part * ALLOWED * length;
-            let (got, asked) = (result.in_phase(Some(of), number, phase) as f64, result.asked[of][number] as f64);
+            let (got, asked) =
+                (result.in_phase(Some(of), number, phase) as f64, result.asked[of][number] as f64);
             demand += factors[number] * part;
             write!(text, "  {share} asked {asked:.0} got {got:.0} of {promised:.0}").unwrap();
             if factors[number] >= 2.0 {
@@ -301,7 +310,8 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
     changing(50, 18, Duration::from_secs(8), 0.97).await;
 }
 
-/// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all --no-capture`.
+/// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all
+/// --no-capture`.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
@@ -324,8 +334,10 @@ async fn ten_minutes_with_a_burst_below_half_a_second() {
 #[tokio::test(start_paused = true)]
 #[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
 async fn critical_calls_wait_a_tenth_of_what_background_calls_wait() {
-    const BOTH: [Product; 2] =
-        [product("critical", 0.6, &[0.9]), Product { is_background: true, ..product("background", 0.1, &[14.6]) }];
+    const BOTH: [Product; 2] = [
+        product("critical", 0.6, &[0.9]),
+        Product { is_background: true, ..product("background", 0.1, &[14.6]) },
+    ];
     let (phase, patience) = (Duration::from_secs(60), Duration::from_secs(30));
     let result = Busy { products: &BOTH, burst: 50, processes: 8, phase, patience }.run().await;
     let (critical, background) = (result.wait_of(0), result.wait_of(1));

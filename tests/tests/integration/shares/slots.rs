@@ -1,5 +1,5 @@
-//! Shares of a concurrency bucket: each has a row of its own, which lends what its callers leave. How they change is in
-//! `changes`.
+//! Shares of a concurrency bucket: each has a row of its own, which lends what its callers leave. How they
+//! change is in `changes`.
 
 use std::time::Duration;
 
@@ -71,7 +71,10 @@ async fn a_product_takes_its_own_slots_and_borrows_down_to_what_is_never_lent() 
         assert_eq!(free(&world).await, ["3", "2", "5"]);
         let search = world.client_with(|settings| settings.share(name("search")));
         let own = take(&search, CONCURRENT).await;
-        assert_eq!((own.paid_from(CONCURRENT), own.cost(CONCURRENT)), (Some("search"), Some(Amount::from_tokens(1))));
+        assert_eq!(
+            (own.paid_from(CONCURRENT), own.cost(CONCURRENT)),
+            (Some("search"), Some(Amount::from_tokens(1)))
+        );
         assert_eq!(own.dimensions().collect::<Vec<_>>(), [&dimension(CONCURRENT)], "as it was asked for");
         own.release().await.unwrap();
         let held = take_all(&search, &CONCURRENT.into()).await;
@@ -94,7 +97,10 @@ async fn a_product_takes_its_own_slots_and_borrows_down_to_what_is_never_lent() 
 async fn callers_that_know_no_shares_stay_within_the_common_line() {
     let world = shared(Kind::Rows).await;
     let bucket = world.bucket(CONCURRENT).await;
-    assert_eq!((bucket.limit().capacity(), bucket.tokens()), (Amount::from_tokens(3), Amount::from_tokens(3)));
+    assert_eq!(
+        (bucket.limit().capacity(), bucket.tokens()),
+        (Amount::from_tokens(3), Amount::from_tokens(3))
+    );
     let whole = *world.bucket(CONCURRENT).await.split().whole();
     assert_eq!(whole.capacity(), Amount::from_tokens(10));
     // A share that the bucket does not have.
@@ -127,7 +133,8 @@ async fn a_lease_says_which_share_borrowed() {
         }
         let rows = client.ops().leases().await.unwrap();
         let leases = rows.iter().map(|row| row.lease.as_ref().unwrap());
-        let mut told: Vec<_> = leases.map(|lease| (lease.dimension().as_str(), lease.borrowed_by())).collect();
+        let mut told: Vec<_> =
+            leases.map(|lease| (lease.dimension().as_str(), lease.borrowed_by())).collect();
         told.sort_unstable();
         let lent = [(CONCURRENT, Some("search")), (CONCURRENT, Some("search")), (BATCH, Some("search"))];
         assert_eq!((&told[..3], &told[3..]), (&lent[..], &[(SEARCH, None); 5][..]), "{kind:?}");
@@ -182,7 +189,11 @@ async fn what_a_crashed_borrower_held_goes_back_to_its_lender() {
         held.into_iter().for_each(std::mem::forget);
         world.pass_lease();
         let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
-        assert_eq!((report.restored_slots, free(&world).await), (8, ["3", "2", "5"].map(String::from)), "{kind:?}");
+        assert_eq!(
+            (report.restored_slots, free(&world).await),
+            (8, ["3", "2", "5"].map(String::from)),
+            "{kind:?}"
+        );
     }
 }
 
@@ -209,12 +220,17 @@ async fn a_caller_that_waits_borrows_soon_but_not_what_is_kept_for_others() {
         let freeing = async {
             sleep(Duration::from_secs(5)).await;
             let freed = Instant::now();
-            let borrowed = own.iter().position(|grant| grant.paid_from(CONCURRENT) == Some("common")).unwrap();
+            let borrowed =
+                own.iter().position(|grant| grant.paid_from(CONCURRENT) == Some("common")).unwrap();
             give_back(vec![own.remove(borrowed)]).await;
             freed
         };
         let (ran, freed) = tokio::join!(waiting, freeing);
-        assert_eq!(ran.unwrap(), [dimension(CONCURRENT)], "a slot is of the limit, whichever row it is taken from");
+        assert_eq!(
+            ran.unwrap(),
+            [dimension(CONCURRENT)],
+            "a slot is of the limit, whichever row it is taken from"
+        );
         let after = freed.elapsed();
         assert!(after < Duration::from_millis(2_500), "{kind:?}: {after:?}");
         give_back(lent).await;
@@ -233,8 +249,8 @@ async fn a_waiting_caller_has_its_own_slot_at_once_and_learns_of_a_floor_within_
         assert_eq!(free(&world).await, ["1", "1", "0"], "{kind:?}");
         for is_own in [false, true] {
             let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(20));
-            let waiting =
-                waits.run(async |slot| Ok::<_, LimitError>((Instant::now(), slot.concurrency_limits().to_vec())));
+            let waiting = waits
+                .run(async |slot| Ok::<_, LimitError>((Instant::now(), slot.concurrency_limits().to_vec())));
             let freeing = async {
                 sleep(Duration::from_secs(5)).await;
                 let freed = Instant::now();
@@ -258,9 +274,16 @@ async fn a_waiting_caller_has_its_own_slot_at_once_and_learns_of_a_floor_within_
             };
             let (ran, freed) = tokio::join!(waiting, freeing);
             let (at, limits) = ran.unwrap();
-            assert_eq!(limits, [dimension(CONCURRENT)], "a slot is of the limit, whichever row it is taken from");
+            assert_eq!(
+                limits,
+                [dimension(CONCURRENT)],
+                "a slot is of the limit, whichever row it is taken from"
+            );
             let after = at - freed;
-            assert!(after < Duration::from_secs(if is_own { 1 } else { 12 }), "{kind:?}: {after:?}, own: {is_own}");
+            assert!(
+                after < Duration::from_secs(if is_own { 1 } else { 12 }),
+                "{kind:?}: {after:?}, own: {is_own}"
+            );
         }
         give_back(all_others.into()).await;
         give_back(own).await;
@@ -308,7 +331,8 @@ async fn a_bucket_without_shares_costs_no_request_more() {
     assert_eq!((requests(Operation::TransactWriteItems), world.dynamo.meter().total().requests), (2, 2));
 }
 
-/// Two products that always want more than there is: each has what it was promised, and no slot is idle for long.
+/// Two products that always want more than there is: each has what it was promised, and no slot is idle for
+/// long.
 #[tokio::test(start_paused = true)]
 async fn a_noisy_product_takes_nothing_that_another_asks_for() {
     beside_a_noisy_product(Kind::Rows).await;
@@ -365,7 +389,10 @@ async fn a_call_that_fits_no_line_of_its_share_says_so() {
     let world = shared(Kind::Rows).await;
     let error = world.client().acquire(of("batch").cost(CONCURRENT, 3)).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("batch") && text.contains("elevenlabs#concurrent") && !text.contains('@'), "{text}");
+    assert!(
+        text.contains("batch") && text.contains("elevenlabs#concurrent") && !text.contains('@'),
+        "{text}"
+    );
 }
 
 /// The redeemer is another process, and the share may be gone by then.

@@ -48,7 +48,8 @@ impl Before {
             client.ops().apply_limit(&dimension(full), &slot).await.unwrap();
         }
         let _ = granted(&client, Request::from(BOOKED).cost(BOOKED, 10)).await;
-        let booked = client.acquire(Request::from(BOOKED).ticket_within(Duration::from_secs(20))).await.unwrap();
+        let booked =
+            client.acquire(Request::from(BOOKED).ticket_within(Duration::from_secs(20))).await.unwrap();
         let Outcome::RetryIn(booked) = booked else { panic!("nothing is left") };
         // The first start is a second away.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
@@ -98,7 +99,10 @@ async fn single_calls(before: &mut Before) {
     assert!(cool_down.is_err() && refused.is_err(), "{cool_down:?} {refused:?}");
     assert!(end.is_err() && refill.is_err(), "{end:?} {refill:?}");
     let (admit, redeem, renew, apply) = tokio::join!(admit, redeem, renew, apply);
-    assert!(admit.is_ok() && redeem.is_err() && renew.is_err() && apply.is_err(), "{admit:?} {renew:?} {apply:?}");
+    assert!(
+        admit.is_ok() && redeem.is_err() && renew.is_err() && apply.is_err(),
+        "{admit:?} {renew:?} {apply:?}"
+    );
     let (bucket, survey) = tokio::join!(bucket, survey);
     assert!(bucket.is_err() && survey.is_err(), "{bucket:?} {survey:?}");
 }

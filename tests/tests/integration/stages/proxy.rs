@@ -97,7 +97,11 @@ async fn accept(listener: TcpListener, engine: SocketAddr, stage: watch::Receive
 }
 
 /// Serves one connection, until it is closed or broken.
-async fn serve(mut client: TcpStream, engine: SocketAddr, stage: &mut watch::Receiver<Stage>) -> std::io::Result<()> {
+async fn serve(
+    mut client: TcpStream,
+    engine: SocketAddr,
+    stage: &mut watch::Receiver<Stage>,
+) -> std::io::Result<()> {
     while let Some(request) = message(&mut client).await? {
         let stage = *stage.borrow_and_update();
         if matches!(stage, Stage::Garbage) {
@@ -110,7 +114,9 @@ async fn serve(mut client: TcpStream, engine: SocketAddr, stage: &mut watch::Rec
         if matches!(stage, Stage::Html) {
             let page = "<html><body>Sign in to the network</body></html>";
             let length = page.len();
-            let reply = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{page}");
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{page}"
+            );
             client.write_all(reply.as_bytes()).await?;
             continue;
         }

@@ -1,4 +1,5 @@
-//! A consumer of a queue whose messages carry tickets over several dimensions, beside one that acquires again.
+//! A consumer of a queue whose messages carry tickets over several dimensions, beside one that acquires
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

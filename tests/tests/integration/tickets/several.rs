@@ -1,4 +1,5 @@
-//! Tickets over several dimensions: what is booked, what the redeemer takes, and what goes back if it comes to nothing.
+//! Tickets over several dimensions: what is booked, what the redeemer takes, and what goes back if it comes
+//! to nothing.
 
 use sluice_sdk::{NoTicket, OnUnavailable};
 
@@ -34,7 +35,10 @@ async fn a_ticket_books_what_refuses_and_its_redeemer_takes_the_rest() {
     assert_eq!(ticket.use_by().since(ticket.start_at()), Duration::from_secs(9), "as long as alone");
     world.pass(Duration::from_secs(1));
     let grant = redeem(&world.client(), &ticket).await.granted().unwrap();
-    assert_eq!((grant.cost(RPM), grant.cost(TPM)), (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(400))));
+    assert_eq!(
+        (grant.cost(RPM), grant.cost(TPM)),
+        (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(400)))
+    );
     grant.release().await.unwrap();
     settle().await;
     assert_eq!((level(&world, RPM).await.as_str(), level(&world, TPM).await.as_str()), ("0", "600"));
@@ -58,7 +62,10 @@ async fn what_refuses_is_booked_together_if_one_ticket_can_hold_it() {
     let altered = world.client().redeem(&other).await.unwrap_err();
     assert!(matches!(altered, RedeemError::Altered { .. }), "{altered}");
     let grant = redeem(&world.client(), &ticket).await.granted().unwrap();
-    assert_eq!((grant.cost(RPM), grant.cost(TPM)), (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(600))));
+    assert_eq!(
+        (grant.cost(RPM), grant.cost(TPM)),
+        (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(600)))
+    );
     // The next start of tokens is 36 s away, and a call that is there in a second would overflow by then.
     let _ = take(&client, Request::from(RPM).cost(RPM, 5)).await;
     let second = refused(&client, both(600)).await;
@@ -91,7 +98,11 @@ async fn readings_that_are_out_of_date_cost_an_attempt_and_no_tokens() {
     assert!(level(&world, TPM).await.parse::<f64>().unwrap() >= 930.0, "{}", level(&world, TPM).await);
     world.add_tokens(RPM, "5").await;
     let granted = take(&client, both(500)).await;
-    assert_eq!((granted.booked_wait(), granted.dimensions().count()), (Duration::ZERO, 2), "both are there by now");
+    assert_eq!(
+        (granted.booked_wait(), granted.dimensions().count()),
+        (Duration::ZERO, 2),
+        "both are there by now"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,8 +130,15 @@ async fn a_rest_that_comes_after_the_end_of_the_ticket_ends_it() {
     world.pass(Duration::from_secs(1));
     let _ = take(&world.client(), Request::from(TPM).cost(TPM, 1_000)).await;
     let Redeemed::RetryIn(retry) = redeem(&world.client(), &ticket).await else { panic!("nothing is left") };
-    assert_eq!((retry.wait().as_secs(), retry.ticket(), retry.no_ticket()), (12, None, Some(NoTicket::RestTooLate)));
-    assert!(retry.to_string().ends_with("; no ticket: what was not booked is not there before the end of the ticket"));
+    assert_eq!(
+        (retry.wait().as_secs(), retry.ticket(), retry.no_ticket()),
+        (12, None, Some(NoTicket::RestTooLate))
+    );
+    assert!(
+        retry
+            .to_string()
+            .ends_with("; no ticket: what was not booked is not there before the end of the ticket")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +160,8 @@ async fn two_redeemers_at_once_take_the_rest_once() {
     }
     assert_eq!(granted.len(), 1);
     settle().await;
-    let returned = world.row(TPM).await.unwrap().get("returned").map(|returned| returned.as_n().unwrap().clone());
+    let returned =
+        world.row(TPM).await.unwrap().get("returned").map(|returned| returned.as_n().unwrap().clone());
     assert_eq!(returned.as_deref(), Some("400"), "both took the rest, and one gave it back");
     assert_eq!(world.whole_level(TPM).await, "600");
 }
@@ -183,7 +202,8 @@ async fn a_claim_that_is_lost_or_taken_back_gives_back_the_rest() {
     // The table is out from the claim on.
     let key = ticket.key();
     world.dynamo.faults().draw(move |call| {
-        let claims = call.operation == Operation::UpdateItem && String::from_utf8_lossy(call.body).contains(&key);
+        let claims =
+            call.operation == Operation::UpdateItem && String::from_utf8_lossy(call.body).contains(&key);
         claims.then_some(Fault::LoseRequest)
     });
     assert!(client.redeem(&ticket).await.is_err());
@@ -238,11 +258,15 @@ async fn a_cool_down_of_the_rest_that_is_over_by_the_start_is_no_obstacle() {
     assert!(is_granted(&client, &ticket).await);
     client.cool_down(TPM, Duration::from_secs(5)).await.unwrap();
     let refused = refused(&client, both(100)).await;
-    assert_eq!((refused.reason(), refused.no_ticket()), (RetryReason::CoolingDown, Some(NoTicket::CoolingDown)));
+    assert_eq!(
+        (refused.reason(), refused.no_ticket()),
+        (RetryReason::CoolingDown, Some(NoTicket::CoolingDown))
+    );
     assert_eq!(level(&world, RPM).await, "0", "nothing is booked");
 }
 
-/// A bucket that fills up within a second cannot be booked: it is taken when the ticket of the others is redeemed.
+/// A bucket that fills up within a second cannot be booked: it is taken when the ticket of the others is
+/// redeemed.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_of_a_second_is_part_of_the_rest_or_refuses_without_a_write() {
     let world = drained().await;
@@ -277,9 +301,24 @@ async fn a_refusal_without_a_ticket_says_why() {
         // Its tokens would overflow as soon as they are there.
         (&client, booking().cost(RPM, 10), NoTicket::TooShort, "good for less than a second"),
         // As would those of a bucket that fills up in a second.
-        (&client, Request::from(RPD).ticket_within(MINUTE), NoTicket::TooShort, "good for less than a second"),
-        (&client, booking().cost(RPM, 9).ticket_within(Duration::from_secs(8)), NoTicket::TooFarAhead, "further ahead"),
-        (&client, both(500).cost(RPM, 9).ticket_within(Duration::from_secs(8)), NoTicket::TooFarAhead, "further ahead"),
+        (
+            &client,
+            Request::from(RPD).ticket_within(MINUTE),
+            NoTicket::TooShort,
+            "good for less than a second",
+        ),
+        (
+            &client,
+            booking().cost(RPM, 9).ticket_within(Duration::from_secs(8)),
+            NoTicket::TooFarAhead,
+            "further ahead",
+        ),
+        (
+            &client,
+            both(500).cost(RPM, 9).ticket_within(Duration::from_secs(8)),
+            NoTicket::TooFarAhead,
+            "further ahead",
+        ),
         (
             &client,
             Request::from([TPM, SLOT]).cost(TPM, 1).ticket_within(MINUTE),
@@ -292,7 +331,10 @@ async fn a_refusal_without_a_ticket_says_why() {
         let told = format!("{request:?}");
         let refused = refused(client, request).await;
         assert_eq!((refused.ticket(), refused.no_ticket()), (None, Some(why)), "{told}");
-        assert!(refused.to_string().contains("; no ticket: ") && refused.to_string().contains(text), "{refused}");
+        assert!(
+            refused.to_string().contains("; no ticket: ") && refused.to_string().contains(text),
+            "{refused}"
+        );
         settle().await;
         assert_eq!(level(&world, RPM).await, "0", "{told}");
         assert_eq!(level(&world, RPD).await, "0", "{told}");

@@ -1,4 +1,5 @@
-//! Tickets when something goes wrong: lost replies, callers that leave, rows that cannot be made or read; and what they cost.
+//! Tickets when something goes wrong: lost replies, callers that leave, rows that cannot be made or read; and
+//! what they cost.
 
 use sluice_sdk::NoTicket;
 
@@ -58,7 +59,8 @@ async fn a_row_that_is_made_late_is_no_second_ticket() {
     assert!(world.row(&ticket.key()).await.is_none());
 }
 
-/// Sent twice and told of once, the second would find its own mark and grant twice, were marks not unlike each other.
+/// Sent twice and told of once, the second would find its own mark and grant twice, were marks not unlike
+/// each other.
 #[tokio::test(start_paused = true)]
 async fn a_redemption_that_arrives_twice_is_one_and_keeps_others_out() {
     let world = drained().await;
@@ -119,8 +121,8 @@ async fn a_redeemer_that_goes_away_gives_back_what_it_redeemed() {
     assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
 }
 
-/// Redeems while `fault` meets the write that takes the claim back, which a cool-down calls for that is set between the reads and
-/// the claim.
+/// Redeems while `fault` meets the write that takes the claim back, which a cool-down calls for that is set
+/// between the reads and the claim.
 async fn redeem_into_a_cool_down(world: &World, ticket: &Ticket, fault: Option<Fault>) -> Redeemed {
     let claiming = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let redeeming = {
@@ -141,7 +143,9 @@ async fn a_cool_down_that_is_set_between_the_reads_and_the_claim_keeps_the_ticke
         let ticket = carried(&world.client()).await;
         world.pass(Duration::from_secs(1));
         let told = format!("{fault:?}");
-        let Redeemed::RetryIn(retry) = redeem_into_a_cool_down(&world, &ticket, fault).await else { panic!("{told}") };
+        let Redeemed::RetryIn(retry) = redeem_into_a_cool_down(&world, &ticket, fault).await else {
+            panic!("{told}")
+        };
         assert_eq!((retry.reason(), retry.ticket()), (RetryReason::CoolingDown, Some(&ticket)), "{told}");
         assert!(retry.wait() > Duration::from_secs(2) && retry.wait() <= Duration::from_secs(3), "{told}");
         settle().await;
@@ -222,7 +226,10 @@ async fn a_row_that_cannot_be_read_is_told_with_the_attribute() {
     with_rest.insert("rest".into(), number("5"));
     world.put(with_rest).await;
     let error = world.client().redeem(&ticket).await.unwrap_err();
-    assert!(matches!(error, RedeemError::CorruptTicket { .. }) && error.to_string().contains("rest"), "{error}");
+    assert!(
+        matches!(error, RedeemError::CorruptTicket { .. }) && error.to_string().contains("rest"),
+        "{error}"
+    );
     row.insert("booked".into(), number("5"));
     world.put(row).await;
     let error = world.client().redeem(&ticket).await.unwrap_err();
@@ -264,5 +271,8 @@ async fn tickets_and_callers_in_line_share_one_order() {
     assert_eq!(began.elapsed().as_secs(), 2, "behind the ticket");
     assert!(is_granted(&client, &ticket).await);
     let refused = refused(&client, RPM).await;
-    assert_eq!((refused.ticket(), refused.wait().as_millis()), (None, 1_000 - began.elapsed().as_millis() % 1_000));
+    assert_eq!(
+        (refused.ticket(), refused.wait().as_millis()),
+        (None, 1_000 - began.elapsed().as_millis() % 1_000)
+    );
 }

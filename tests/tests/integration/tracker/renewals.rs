@@ -23,7 +23,11 @@ async fn the_task_renews_the_leases_of_calls_that_outlast_them_until_they_are_st
         hold(&client, &other, &["nobody renews it"]).await;
         world.dynamo.meter().reset();
         sleep(LEASE_TTL + Duration::from_secs(10)).await;
-        assert_eq!(world.dynamo.meter().of(Operation::UpdateItem).requests, 2, "each half of its time, {kind:?}");
+        assert_eq!(
+            world.dynamo.meter().of(Operation::UpdateItem).requests,
+            2,
+            "each half of its time, {kind:?}"
+        );
         assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
         while tracker.reservation_count() == 1 {
             assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
@@ -56,7 +60,10 @@ async fn a_lease_that_is_gone_is_found_so_once_and_a_renewal_that_fails_is_made_
         sleep(LEASE_TTL / 2).await;
         assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0, "{kind:?}");
         let release = async |request| tracker.take(request, SLOTS).unwrap().grant.release().await.unwrap();
-        assert_eq!((release("frozen").await, release("new").await), (Released::LeaseGone, Released::GivenBack));
+        assert_eq!(
+            (release("frozen").await, release("new").await),
+            (Released::LeaseGone, Released::GivenBack)
+        );
         assert_eq!(world.free(SLOTS).await, "2");
     }
 }

@@ -22,13 +22,15 @@ pub(crate) struct Admits {
 
 impl Admits {
     pub(crate) fn drawn(rng: &mut fastrand::Rng) -> Self {
-        let modes = [AdmissionMode::Enforce, AdmissionMode::Enforce, AdmissionMode::Shadow, AdmissionMode::Off];
+        let modes =
+            [AdmissionMode::Enforce, AdmissionMode::Enforce, AdmissionMode::Shadow, AdmissionMode::Off];
         Self { mode: modes[rng.usize(0..4)], staleness: Duration::from_secs(rng.u64(2..=8)) }
     }
 }
 
 impl Caller {
-    /// Whether the call is to be begun. Half of those who ask have no SLO. Who is shed comes back when he was told to, and asks again.
+    /// Whether the call is to be begun. Half of those who ask have no SLO. Who is shed comes back when he was
+    /// told to, and asks again.
     pub(super) async fn is_admitted(&mut self, need: &Need) -> bool {
         let (bucket, cost) = need.parts[0].clone();
         let slo = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..=4_000)));
@@ -48,8 +50,9 @@ impl Caller {
                 }
                 Ok(Admission::Shed(shed)) => shed,
                 Err(AcquireError::Store(error)) => {
-                    self.universe
-                        .violated(format!("{bucket}: trouble of the table is an answer of admission: {error}"));
+                    self.universe.violated(format!(
+                        "{bucket}: trouble of the table is an answer of admission: {error}"
+                    ));
                     return false;
                 }
                 Err(_) => return true,
@@ -65,10 +68,12 @@ impl Caller {
     }
 
     fn was_admitted(&self, bucket: &str, slo: Option<Duration>, admitted: &Admitted) {
-        self.universe.act("admitted", &format!("{}: {bucket} within {slo:?}: {admitted:?}", self.process.name));
+        self.universe
+            .act("admitted", &format!("{}: {bucket} within {slo:?}: {admitted:?}", self.process.name));
         let Some(shed) = admitted.would_shed() else { return };
         if self.admits.mode != AdmissionMode::Shadow || slo.is_none() {
-            self.universe.violated(format!("{bucket}: {:?} would shed what has {slo:?}: {shed:?}", self.admits));
+            self.universe
+                .violated(format!("{bucket}: {:?} would shed what has {slo:?}: {shed:?}", self.admits));
         }
         self.universe.count("admitted in shadow mode, and would be shed");
         self.is_shed_for_a_reason(bucket, slo, shed);
@@ -88,7 +93,8 @@ impl Caller {
         let patience = if shed.reason() == ShedReason::UpstreamDown { Duration::ZERO } else { slo };
         let over = shed.wait().saturating_sub(patience).max(Duration::from_secs(1));
         if shed.retry_after() < over || shed.retry_after() > over.mul_f64(1.301) {
-            self.universe.violated(format!("{bucket}: to come back of {shed:?} is not {over:?} and 30 % at most"));
+            self.universe
+                .violated(format!("{bucket}: to come back of {shed:?} is not {over:?} and 30 % at most"));
         }
         if shed.reason() == ShedReason::OverSlo && shed.wait() <= slo {
             self.universe.violated(format!("{bucket}: {shed:?} is within {slo:?}"));
@@ -99,8 +105,9 @@ impl Caller {
         }
     }
 
-    /// The vendor of a bucket counts as down while its slots are held and none comes free. Where clients write that do not count what
-    /// they are granted, limits change, slots are edited or time jumps, a process cannot know.
+    /// The vendor of a bucket counts as down while its slots are held and none comes free. Where clients
+    /// write that do not count what they are granted, limits change, slots are edited or time jumps, a
+    /// process cannot know.
     fn is_down(&self, bucket: &str) {
         let scenario = &self.universe.scenario;
         let time_jumps = scenario.upheaval && !scenario.unswept;

@@ -1,4 +1,5 @@
-//! What a call does with its vendor: it arrives, takes in the reply, is refused at times, and says what it used.
+//! What a call does with its vendor: it arrives, takes in the reply, is refused at times, and says what it
+//! used.
 
 use std::time::Duration;
 
@@ -81,7 +82,8 @@ impl Caller {
         for call in used {
             if rng.u32(0..3) > 0 {
                 self.said(call, slot.start_at().micros());
-                let _ = self.watch(Public::Observe).on(slot.observe(&call.bucket, &call.answer.headers)).await;
+                let _ =
+                    self.watch(Public::Observe).on(slot.observe(&call.bucket, &call.answer.headers)).await;
             }
         }
     }
@@ -137,7 +139,8 @@ impl Caller {
             let is_over = settled.is_ok();
             if is_over && self.rng.u32(0..3) == 0 {
                 self.universe.act("settled twice", &format!("{}: {}", self.process.name, call.bucket));
-                self.universe.ledger(|ledger| ledger.account(&self.process.name, &call.bucket).settles_again(rest));
+                self.universe
+                    .ledger(|ledger| ledger.account(&self.process.name, &call.bucket).settles_again(rest));
                 let settled = grant.settle(&call.bucket, amount(call.used)).await;
                 self.left_over(&call.bucket, rest, &settled);
             }
@@ -152,9 +155,15 @@ impl Caller {
         rest
     }
 
-    /// Says in a slot what the call used, to be settled at its end; of what was said twice, the last word counts. Returns what it
-    /// told.
-    pub(super) fn says_what_it_used(&self, id: &str, slot: &Slot, used: &[Used], rng: &mut Rng) -> Vec<String> {
+    /// Says in a slot what the call used, to be settled at its end; of what was said twice, the last word
+    /// counts. Returns what it told.
+    pub(super) fn says_what_it_used(
+        &self,
+        id: &str,
+        slot: &Slot,
+        used: &[Used],
+        rng: &mut Rng,
+    ) -> Vec<String> {
         let mut told = Vec::new();
         for call in used.iter().filter(|call| call.used != call.cost) {
             if rng.u32(0..4) == 0 {
@@ -179,7 +188,8 @@ impl Caller {
             let dimension = Dimension::new(&call.bucket).unwrap();
             let kept = Vendors::builtin().of(&dimension).kept_by_failure(bucket.limit.limit_type());
             if kept == Kept::Nothing {
-                let nothing = Used { used: 0, bucket: call.bucket.clone(), answer: call.answer.clone(), ..*call };
+                let nothing =
+                    Used { used: 0, bucket: call.bucket.clone(), answer: call.answer.clone(), ..*call };
                 self.begins_to_settle(id, &nothing);
             }
         }

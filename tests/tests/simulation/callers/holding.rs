@@ -70,6 +70,7 @@ impl Caller {
             self.has_leases || self.universe.scenario.bucket(name).is_some_and(BucketPlan::is_concurrent)
         };
         let parts = u64::try_from(need.parts.iter().filter(|(name, _)| has_lease(name)).count()).unwrap();
-        self.universe.ledger(|ledger| *ledger.abandoned.entry(self.process.name.to_string()).or_default() += parts);
+        self.universe
+            .ledger(|ledger| *ledger.abandoned.entry(self.process.name.to_string()).or_default() += parts);
     }
 }

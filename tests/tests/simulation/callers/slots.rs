@@ -59,8 +59,14 @@ impl Caller {
         let run = slot.run(async |slot| {
             begun.store(true, Ordering::SeqCst);
             let start_at = slot.start_at().micros();
-            let grip =
-                Grip { asked_at, start_at, lease_ends, booked: true, redeemed: false, transacted: self.has_leases };
+            let grip = Grip {
+                asked_at,
+                start_at,
+                lease_ends,
+                booked: true,
+                redeemed: false,
+                transacted: self.has_leases,
+            };
             let id = match slot.basis() {
                 Basis::Table => Some(self.granted(need, grip)),
                 _ => {
@@ -85,7 +91,8 @@ impl Caller {
             Some(after) => timeout(after, run).await.ok(),
             None => Dying::new(run, dies_at).await,
         };
-        if let Some(Err(CallError::Limit(error))) = outcome.as_ref().filter(|_| !begun.load(Ordering::SeqCst)) {
+        if let Some(Err(CallError::Limit(error))) = outcome.as_ref().filter(|_| !begun.load(Ordering::SeqCst))
+        {
             wait.judge((&self.universe, &self.process), Some(error), self.answers_alone);
         }
         match outcome {
@@ -97,8 +104,8 @@ impl Caller {
             let now = self.universe.time();
             self.universe.record(|record| record.left(&self.process.name, need, asked_at, now));
         }
-        // Of several buckets, what one gave may flow back while another is asked again. A single booking that is dropped before
-        // its start has no excuse: it must be given back.
+        // Of several buckets, what one gave may flow back while another is asked again. A single booking that
+        // is dropped before its start has no excuse: it must be given back.
         if need.parts.len() > 1 {
             self.came_to_nothing(need);
         }

@@ -57,7 +57,8 @@ impl Caller {
         let mut stream = grant.stream(reply.boxed());
         for call in &used {
             let bucket = call.bucket().to_owned();
-            let read = move |piece: &Piece| piece.iter().find(|(name, _)| *name == bucket).map(|(_, used)| *used);
+            let read =
+                move |piece: &Piece| piece.iter().find(|(name, _)| *name == bucket).map(|(_, used)| *used);
             stream = stream.used(call.bucket(), read);
         }
         let mut read = 0;

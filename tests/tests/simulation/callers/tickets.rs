@@ -48,7 +48,8 @@ impl Caller {
         }
     }
 
-    /// Takes a message out of the queue and redeems its ticket: mostly at its start, some earlier, some too late.
+    /// Takes a message out of the queue and redeems its ticket: mostly at its start, some earlier, some too
+    /// late.
     pub(super) async fn redeem(&mut self) {
         let Some(message) = self.universe.queue.lock().unwrap().pop_front() else { return };
         let ticket: Ticket = message.ticket.parse().unwrap();
@@ -82,7 +83,14 @@ impl Caller {
                 }
                 self.universe.check(self.is_in_time(&ticket, began));
                 let (asked_at, start_at) = (message.asked_at, grant.start_at().micros());
-                let grip = Grip { asked_at, start_at, lease_ends: 0, booked: true, redeemed: true, transacted: false };
+                let grip = Grip {
+                    asked_at,
+                    start_at,
+                    lease_ends: 0,
+                    booked: true,
+                    redeemed: true,
+                    transacted: false,
+                };
                 self.hold(&message.need, grip, grant).await;
             }
             Ok(Redeemed::RetryIn(retry)) if retry.no_ticket() == Some(NoTicket::RestTooLate) => {
@@ -103,8 +111,8 @@ impl Caller {
         (Micros::from(ticket.start_at().micros()) - self.now()).clamp(0, 10_000_000)
     }
 
-    /// Nobody is granted a ticket after it has lapsed, by clocks that are wrong by so much. A clock that went forward meanwhile may
-    /// say that it is later than it was.
+    /// Nobody is granted a ticket after it has lapsed, by clocks that are wrong by so much. A clock that went
+    /// forward meanwhile may say that it is later than it was.
     fn is_in_time(&self, ticket: &Ticket, began: Micros) -> Result<(), String> {
         let error = self.universe.error_of(&self.process);
         let late = self.universe.time() - error - Micros::from(ticket.use_by().micros());

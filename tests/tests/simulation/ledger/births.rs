@@ -1,8 +1,9 @@
 //! Buckets that are made, removed, and made anew.
 //!
-//! A bucket that is made anew is another one: it starts full, whatever the one before it granted, and nothing that was planned for that
-//! one changes it. Leases with rows of their own outlast their bucket, and are of the next one of their name, as far as it has slots:
-//! what they hold is minted when it is made, and no write makes that more. Leases in the row go with it.
+//! A bucket that is made anew is another one: it starts full, whatever the one before it granted, and nothing
+//! that was planned for that one changes it. Leases with rows of their own outlast their bucket, and are of
+//! the next one of their name, as far as it has slots: what they hold is minted when it is made, and no write
+//! makes that more. Leases in the row go with it.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,12 @@ impl Births {
 
 impl Ledger {
     /// Only an operator removes a bucket.
-    pub(super) fn removed(&mut self, writer: Writer<'_>, key: &str, now: Micros) -> Result<Option<String>, String> {
+    pub(super) fn removed(
+        &mut self,
+        writer: Writer<'_>,
+        key: &str,
+        now: Micros,
+    ) -> Result<Option<String>, String> {
         self.slots_removed(key)?;
         if self.buckets.remove(key).is_none() {
             return Ok(None);
@@ -74,7 +80,8 @@ impl Ledger {
         lives.push(Life { born: now, gone: Micros::MAX, concurrent: row.concurrent });
         if let Some(before) = before {
             self.judgements.push("a bucket is made anew");
-            self.judgements.extend((before.concurrent != row.concurrent).then_some("a bucket changes its type"));
+            self.judgements
+                .extend((before.concurrent != row.concurrent).then_some("a bucket changes its type"));
         }
         if !row.concurrent {
             self.stood.written(key, (writer, Purpose::Other, true), row, now);
@@ -85,7 +92,8 @@ impl Ledger {
         }
         // What leases of the one before hold was minted with it.
         let minted = self.gap(key).unwrap_or_default();
-        self.judgements.extend((minted < 0).then_some("a bucket is made anew while leases of the last one live"));
+        self.judgements
+            .extend((minted < 0).then_some("a bucket is made anew while leases of the last one live"));
         self.gaps.insert(key.to_owned(), minted);
         Ok(Some(key.to_owned()))
     }

@@ -1,9 +1,12 @@
-//! Valid but wrong numbers in rows, written by someone by hand: what they may lead to, from the moment on at which they were written.
+//! Valid but wrong numbers in rows, written by someone by hand: what they may lead to, from the moment on at
+//! which they were written.
 //!
-//! A rate bucket holds its bound from then on. Slots that were made or lost by hand are no less and no more by any write of the SDK. A lease
-//! whose row says more than it took is worth what it took to its holder; once it has ended, a sweep gives back what a lease row says, and
-//! so mints at most what it says beyond what it took and at most what others hold; of what a lease in the row says, at most what lease rows
-//! hold beside it (seed 7300002). A recount goes by what rows say: while such a lease lives, it may put right what is right.
+//! A rate bucket holds its bound from then on. Slots that were made or lost by hand are no less and no more
+//! by any write of the SDK. A lease whose row says more than it took is worth what it took to its holder;
+//! once it has ended, a sweep gives back what a lease row says, and so mints at most what it says beyond what
+//! it took and at most what others hold; of what a lease in the row says, at most what lease rows hold beside
+//! it (seed 7300002). A recount goes by what rows say: while such a lease lives, it may put right what is
+//! right.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +134,8 @@ impl Ledger {
         (was, is)
     }
 
-    /// Whether a write that changed what is neither free nor held, from `before` to `gap`, did what wrong rows may lead to.
+    /// Whether a write that changed what is neither free nor held, from `before` to `gap`, did what wrong
+    /// rows may lead to.
     pub(super) fn follows_from_wrong_rows(
         &mut self,
         writer: Writer<'_>,
@@ -146,15 +150,18 @@ impl Ledger {
         let gone: Vec<_> = std::mem::take(&mut self.damage.reclaimed);
         if gone.is_empty() {
             // A correction rests on two readings, and someone may have written since the second.
-            if matches!(writer, Writer::Sweeper(_)) && self.damaged_at(bucket).is_some_and(|at| at >= now - SWEPT) {
+            if matches!(writer, Writer::Sweeper(_))
+                && self.damaged_at(bucket).is_some_and(|at| at >= now - SWEPT)
+            {
                 return true;
             }
             let has_claims = self.damage.claims.values().any(|claim| claim.bucket == bucket);
             return has_claims && is.abs() <= was.abs() && (is == 0 || is.signum() == was.signum());
         }
         self.judgements.push("judged: a lease that said more than it took");
-        // The row of a bucket knows nothing of what lease rows hold beside its own leases, nor what those took that say more than there is. What
-        // they held when the write was planned may have been given back since.
+        // The row of a bucket knows nothing of what lease rows hold beside its own leases, nor what those
+        // took that say more than there is. What they held when the write was planned may have been given
+        // back since.
         let rows = self.lives.held_by_rows(bucket, now - UNDERWAY);
         let unknown: Micros = self.overstating(bucket).map(|claim| claim.took).sum();
         let beyond = |(claim, kind): &(Claim, Kind)| match kind {
@@ -168,7 +175,8 @@ impl Ledger {
     /// Leases in the row of a bucket that say more than it has.
     fn overstating(&self, bucket: &str) -> impl Iterator<Item = &Claim> {
         let capacity = self.buckets.get(bucket).map_or(0, |row| row.capacity);
-        let inline = self.damage.claims.iter().filter(|(key, _)| !key.starts_with("lease#")).map(|(_, claim)| claim);
+        let inline =
+            self.damage.claims.iter().filter(|(key, _)| !key.starts_with("lease#")).map(|(_, claim)| claim);
         inline.filter(move |claim| claim.bucket == bucket && claim.says > capacity)
     }
 

@@ -32,7 +32,10 @@ impl Ledger {
                     self.damage.lease_gone(id, Kind::Inline, false);
                 }
                 None if was.ends > now => {
-                    return Err(format!("{key}: {by} took the lease {id} from its holder {} us early", was.ends - now));
+                    return Err(format!(
+                        "{key}: {by} took the lease {id} from its holder {} us early",
+                        was.ends - now
+                    ));
                 }
                 None => {
                     self.damage.lease_gone(id, Kind::Inline, true);
@@ -56,7 +59,8 @@ impl Ledger {
             self.reclaimed(Writer::Sweeper(by), key, &id, ends, (now, error))?;
         }
         self.judgements.extend(took_over.then_some("inline: dead holders taken over"));
-        self.judgements.extend((released > 0 && count > 0).then_some("inline: take and release in one write"));
+        self.judgements
+            .extend((released > 0 && count > 0).then_some("inline: take and release in one write"));
         self.judgements.extend((count > 1).then_some("inline: several take in one write"));
         Ok(count > 0)
     }

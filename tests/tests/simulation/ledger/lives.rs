@@ -1,4 +1,5 @@
-//! When each lease lived, and how each concurrency bucket stood: what a sweep may have seen between its two readings.
+//! When each lease lived, and how each concurrency bucket stood: what a sweep may have seen between its two
+//! readings.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -85,8 +86,8 @@ impl Lives {
         (0..stands.len()).filter(in_window).map(|at| stands[at]).collect()
     }
 
-    /// The least and the most that leases held which a reading within the window may have found living. One from before the limit was
-    /// lowered counts as the whole `capacity` at least.
+    /// The least and the most that leases held which a reading within the window may have found living. One
+    /// from before the limit was lowered counts as the whole `capacity` at least.
     pub(super) fn held(&self, bucket: &str, window: Window, capacity: Micros) -> (Micros, Micros) {
         let Window { from, to, error } = window;
         let lives = || self.leases.get(bucket).into_iter().flatten();
@@ -114,11 +115,18 @@ impl Lives {
         lives.filter(|life| life.id.starts_with("lease#") && life.gone >= since).map(|life| life.cost).sum()
     }
 
-    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by then: when each was born,
-    /// by its id.
-    pub(super) fn long_lives(&self, bucket: &str, from: Micros, to: Micros, long: Micros) -> Vec<(String, Micros)> {
+    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by
+    /// then: when each was born, by its id.
+    pub(super) fn long_lives(
+        &self,
+        bucket: &str,
+        from: Micros,
+        to: Micros,
+        long: Micros,
+    ) -> Vec<(String, Micros)> {
         let lives = self.leases.get(bucket).into_iter().flatten();
-        let is_long = |life: &&Life| life.gone >= from && life.born <= to && life.gone.min(to) - life.born > long;
+        let is_long =
+            |life: &&Life| life.gone >= from && life.born <= to && life.gone.min(to) - life.born > long;
         lives.filter(is_long).map(|life| (life.id.clone(), life.born)).collect()
     }
 
@@ -137,15 +145,24 @@ impl Lives {
 }
 
 impl Ledger {
-    /// The vendor was taken for down at `now`: by any clock, something was held for the staleness time and nothing departed. What a
-    /// process has not read yet it cannot know.
-    pub(crate) fn is_down(&self, bucket: &str, now: Micros, staleness: Micros, error: Micros) -> Result<(), String> {
+    /// The vendor was taken for down at `now`: by any clock, something was held for the staleness time and
+    /// nothing departed. What a process has not read yet it cannot know.
+    pub(crate) fn is_down(
+        &self,
+        bucket: &str,
+        now: Micros,
+        staleness: Micros,
+        error: Micros,
+    ) -> Result<(), String> {
         let (from, to) = (now - staleness + 2 * error + 1, now - UNREAD - 2 * error);
         if from >= to {
             return Ok(());
         }
         if let Some(at) = self.lives.departed(bucket, from, to) {
-            return Err(format!("{bucket}: its vendor was taken for down, and a lease went {} us before", now - at));
+            return Err(format!(
+                "{bucket}: its vendor was taken for down, and a lease went {} us before",
+                now - at
+            ));
         }
         if !self.lives.was_held(bucket, from, to) {
             return Err(format!(
@@ -155,9 +172,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by then: when each was born,
-    /// by its id.
-    pub(crate) fn long_lives(&self, bucket: &str, from: Micros, to: Micros, long: Micros) -> Vec<(String, Micros)> {
+    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by
+    /// then: when each was born, by its id.
+    pub(crate) fn long_lives(
+        &self,
+        bucket: &str,
+        from: Micros,
+        to: Micros,
+        long: Micros,
+    ) -> Vec<(String, Micros)> {
         self.lives.long_lives(bucket, from, to, long)
     }
 

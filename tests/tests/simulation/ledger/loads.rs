@@ -12,7 +12,8 @@ use crate::wire::Purpose;
 /// Processes are counted in periods that long.
 const NOTE_EVERY: Micros = 8_000_000;
 
-/// The slowest call that is reckoned with, in seconds: a drain rate is never below each slot once in that time.
+/// The slowest call that is reckoned with, in seconds: a drain rate is never below each slot once in that
+/// time.
 const SLOWEST_CALL: Micros = 900;
 
 /// The least time between two measurements.
@@ -113,12 +114,15 @@ impl Ledger {
         (now_in, before): (Micros, Option<Micros>),
         (now, error): (Micros, Micros),
     ) -> Result<[Micros; 3], String> {
-        let Writer::Process(by) = writer else { return Err(format!("{bucket}: {} noted itself", writer.name())) };
+        let Writer::Process(by) = writer else {
+            return Err(format!("{bucket}: {} noted itself", writer.name()));
+        };
         let was_spoiled = self.was_spoiled(&format!("load#{bucket}"), now);
         if now_in > (now + error).div_euclid(NOTE_EVERY) && !was_spoiled {
             return Err(format!("{bucket}: {by} noted itself in {now_in}, which no clock shows at {now}"));
         }
-        if before.is_some_and(|before| before > if period + 1 == now_in { count } else { 0 }) && !was_spoiled {
+        if before.is_some_and(|before| before > if period + 1 == now_in { count } else { 0 }) && !was_spoiled
+        {
             return Err(format!("{bucket}: {by} counted {before:?} in {period}, and there were {count}"));
         }
         self.judgements.push("judged: a note");
@@ -136,11 +140,15 @@ impl Ledger {
         (before, after): (&LoadRow, &LoadRow),
         (now, error): (Micros, Micros),
     ) -> Result<(), String> {
-        let Writer::Sweeper(by) = writer else { return Err(format!("{bucket}: {} measured it", writer.name())) };
+        let Writer::Sweeper(by) = writer else {
+            return Err(format!("{bucket}: {} measured it", writer.name()));
+        };
         let wrong = |what: &str| Err(format!("{bucket}: {by} measured {what}: {before:?}, then {after:?}"));
         // The last sweep that began before, by every clock; the reading is no later than the write.
-        let begun = self.loads.begun.get(by).into_iter().flatten().rev().find(|begun| **begun <= after.at - error);
-        let window = Window { from: begun.copied().unwrap_or_default(), to: now.min(after.at + error), error };
+        let begun =
+            self.loads.begun.get(by).into_iter().flatten().rev().find(|begun| **begun <= after.at - error);
+        let window =
+            Window { from: begun.copied().unwrap_or_default(), to: now.min(after.at + error), error };
         if self.was_damaged(bucket, window.from.min(before.at)) {
             self.judgements.push("load measured of wrong numbers");
             return Ok(());
@@ -201,7 +209,9 @@ fn rates(before: &LoadRow, after: &LoadRow, capacity: Micros) -> (Micros, Micros
         (true, _) if is_known && before.rate == 0 => (sample.max(floor), sample.max(floor)),
         (true, _) if is_known => (floored(before.rate.min(sample).max(1)), floored(before.rate.max(sample))),
         // Busy for a part of the time: that may show that it drains faster, and never slower.
-        (false, true) if is_known && before.rate > 0 => (floored(before.rate), floored(before.rate.max(sample))),
+        (false, true) if is_known && before.rate > 0 => {
+            (floored(before.rate), floored(before.rate.max(sample)))
+        }
         _ => (floored(before.rate), floored(before.rate)),
     }
 }

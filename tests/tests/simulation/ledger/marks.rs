@@ -72,7 +72,11 @@ impl Ledger {
             }
             Purpose::Unmark { at, until } => {
                 self.marked_it(by)?;
-                if before.healed_at == at { MarkRow { healed_at: 0, heal_after: until } } else { before.clone() }
+                if before.healed_at == at {
+                    MarkRow { healed_at: 0, heal_after: until }
+                } else {
+                    before.clone()
+                }
             }
             Purpose::Progress { until, by: mark } => {
                 self.marked_it(by)?;
@@ -90,12 +94,19 @@ impl Ledger {
     }
 
     /// One mark in each time between two turns, by the fleet's clocks.
-    fn marked(&mut self, by: &str, before: &MarkRow, at: Micros, (now, error): (Micros, Micros)) -> Result<(), String> {
+    fn marked(
+        &mut self,
+        by: &str,
+        before: &MarkRow,
+        at: Micros,
+        (now, error): (Micros, Micros),
+    ) -> Result<(), String> {
         if at > now + error {
             return Err(format!("{by} marked the table for {at}, which no clock shows at {now}"));
         }
         let since = at - before.healed_at;
-        // By the machine's clock and its error alone: one that stood, and does not show it, sends again what it planned before.
+        // By the machine's clock and its error alone: one that stood, and does not show it, sends again what
+        // it planned before.
         if at < now - error.min(CLOCK_ERROR) - LATE {
             self.judgements.push("a mark arrived late");
         } else if (since < HEAL_EVERY || before.heal_after > at) && !self.was_spoiled(HEAL_KEY, now) {

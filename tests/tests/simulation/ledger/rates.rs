@@ -38,7 +38,9 @@ impl Ledger {
             && let Purpose::Take { now: at, from_line: false } = change.purpose
             && before.line(at) < before.capacity - 2
         {
-            return Err(format!("{key}: {by} took of it as of a full bucket, or as of slots: {before:?}, {after:?}"));
+            return Err(format!(
+                "{key}: {by} took of it as of a full bucket, or as of slots: {before:?}, {after:?}"
+            ));
         }
         // A client in another language may move the anchor back.
         let moved_back = self.filled.get(key).is_some_and(|filled| after.anchor < *filled);
@@ -65,7 +67,8 @@ impl Ledger {
         latest: Micros,
     ) -> Result<(), String> {
         let key = &change.key;
-        // One that lies further ahead than the errors of two clocks explain is moved back by whoever has the time.
+        // One that lies further ahead than the errors of two clocks explain is moved back by whoever has the
+        // time.
         let back = before.anchor - after.anchor;
         if (1..=FURTHEST_APART).contains(&back) && writer != Writer::Stranger {
             return Err(format!("{key}: {} moved the anchor back", writer.name()));
@@ -113,7 +116,10 @@ impl Ledger {
             }
             // A penalty, or what a call used beyond its cost.
             Purpose::Other if taken < 0 => {
-                return Err(format!("{key}: {process} raised the level by {} for no reason: {after:?}", -taken));
+                return Err(format!(
+                    "{key}: {process} raised the level by {} for no reason: {after:?}",
+                    -taken
+                ));
             }
             Purpose::Other
             | Purpose::Mark { .. }
@@ -128,11 +134,12 @@ impl Ledger {
 
 /// What a write took of a rate bucket; below zero, what it gave back.
 pub(super) fn taken(purpose: Purpose, before: &BucketRow, after: &BucketRow) -> Micros {
-    // A line that moves its anchor ahead of a clock that lags is no fuller for it. One whose anchor stays was not cut off at the
-    // brim: a change of the limit may leave it above, at an anchor that lies ahead.
+    // A line that moves its anchor ahead of a clock that lags is no fuller for it. One whose anchor stays was
+    // not cut off at the brim: a change of the limit may leave it above, at an anchor that lies ahead.
     let is_line = after.anchor == before.anchor || matches!(purpose, Purpose::Take { from_line: true, .. });
     let brim = if is_line { Micros::MAX } else { before.capacity };
-    // Tokens above the capacity, written by hand, are no more than the capacity before a repair of the anchor, and after it.
+    // Tokens above the capacity, written by hand, are no more than the capacity before a repair of the
+    // anchor, and after it.
     let is = if after.tokens <= before.tokens { after.tokens.min(brim) } else { after.tokens };
     before.line(after.anchor).min(brim) - is
 }

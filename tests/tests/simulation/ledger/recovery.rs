@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use super::Ledger;
 use crate::row::Micros;
 
-/// From the end of a lease, as its row has it, until a mark may be made after the last that came too early to find it, by exact clocks:
-/// 2 s until it has ended for every clock, and 8 s between two marks.
+/// From the end of a lease, as its row has it, until a mark may be made after the last that came too early to
+/// find it, by exact clocks: 2 s until it has ended for every clock, and 8 s between two marks.
 const MARKED_BY: Micros = 10_000_000;
 
-/// Asking and sweeping. With it, the error of a clock (2 s) and the rounding of a lease's end (1 s) that is lease TTL + 15 s.
+/// Asking and sweeping. With it, the error of a clock (2 s) and the rounding of a lease's end (1 s) that is
+/// lease TTL + 15 s.
 const ASKED_AND_SWEPT: Micros = 2_000_000;
 
 /// A heal that met a fault is followed by another so much later: the time between two, and that of its tries.
 const ONE_MORE: Micros = 13_000_000;
 
-/// A process that was refused tends a bucket for 8 s, by a clock that may jump by twice its error. Who asks does so again sooner.
+/// A process that was refused tends a bucket for 8 s, by a clock that may jump by twice its error. Who asks
+/// does so again sooner.
 const ASKS_FOR: Micros = 3_000_000;
 
 /// Who asks for slots, and what delays their coming back.
@@ -27,7 +29,8 @@ pub(super) struct Recovery {
     asked: BTreeMap<String, (Micros, Micros)>,
     /// What happened that excuses a delay: when, and of how long.
     excuses: Vec<(Micros, Micros)>,
-    /// From the end of a lease, or since when somebody asks, to its slots' return: the longest without an excuse.
+    /// From the end of a lease, or since when somebody asks, to its slots' return: the longest without an
+    /// excuse.
     pub(super) slowest: Micros,
     /// By how much longer asking and sweeping take where requests do.
     slack: Micros,

@@ -1,10 +1,12 @@
-//! Service, for whoever is refused: a refusal of tokens rests on what the bucket was within the last second. Where it had enough at every
-//! moment that the process may have gone by, the refusal is wrong.
+//! Service, for whoever is refused: a refusal of tokens rests on what the bucket was within the last second.
+//! Where it had enough at every moment that the process may have gone by, the refusal is wrong.
 //!
-//! Excused: nothing. What a process may go by reaches further back where its clock was set back, and by the time of a reply, and it may be
-//! any row that stood while it asked, less what it took since by transactions, whose replies show no row. Not judged are a process that stood still meanwhile, one that answers by itself while DynamoDB is
-//! out, and rows that someone spoils. Counted apart is a process that took tokens while this caller asked, by a time that the reply then
-//! corrected backwards: their start lies ahead, so that they are given back, and the caller is refused (a process that is new does so).
+//! Excused: nothing. What a process may go by reaches further back where its clock was set back, and by the
+//! time of a reply, and it may be any row that stood while it asked, less what it took since by transactions,
+//! whose replies show no row. Not judged are a process that stood still meanwhile, one that answers by itself
+//! while DynamoDB is out, and rows that someone spoils. Counted apart is a process that took tokens while
+//! this caller asked, by a time that the reply then corrected backwards: their start lies ahead, so that they
+//! are given back, and the caller is refused (a process that is new does so).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +24,8 @@ const REPLY: Micros = 1_000_000;
 /// Rows are kept for so long.
 const KEPT: Micros = 30_000_000;
 
-/// A full write of a contended bucket leaves the refill of a tenth of a second below the brim, more where DynamoDB is slow.
+/// A full write of a contended bucket leaves the refill of a tenth of a second below the brim, more where
+/// DynamoDB is slow.
 const HEADROOM: Micros = 500_000;
 
 /// Someone who was refused tokens.
@@ -96,13 +99,14 @@ impl Stood {
 }
 
 impl Ledger {
-    /// Whether writes took since `from` at least nine tenths of what flowed back into a bucket: in `long`, and in each of the jumps of time as
-    /// much as it holds.
+    /// Whether writes took since `from` at least nine tenths of what flowed back into a bucket: in `long`,
+    /// and in each of the jumps of time as much as it holds.
     pub(crate) fn was_used_up(&self, bucket: &str, from: Micros, (long, jumps): (Micros, &[Micros])) -> bool {
         let Some(rows) = self.stood.0.get(bucket) else { return false };
         let Some(last) = rows.back() else { return false };
         let since = rows.iter().filter(|standing| standing.since >= from);
-        let amounts: Micros = since.filter_map(|standing| standing.taken.as_ref()).map(|(.., amount)| amount).sum();
+        let amounts: Micros =
+            since.filter_map(|standing| standing.taken.as_ref()).map(|(.., amount)| amount).sum();
         let meanwhile = jumps.iter().map(|by| last.row.flows_back_in(*by).min(last.row.capacity));
         amounts * 10 >= (last.row.flows_back_in(long) + meanwhile.sum::<Micros>()) * 9
     }

@@ -1,13 +1,17 @@
-//! Buckets with shares: each line is judged by itself, as a bucket is, and what borrows of it and changes it besides.
+//! Buckets with shares: each line is judged by itself, as a bucket is, and what borrows of it and changes it
+//! besides.
 //!
-//! In the ledger the common line has the name of its bucket, and the line of a share `bucket|share`. A take, a return and a settlement change
-//! one line, and the rest of the ledger judges them as it judges those of a bucket: by the line's own brim, level and account, so that what was
-//! borrowed goes back to its lender or to nobody. Here stands what only shares have:
+//! In the ledger the common line has the name of its bucket, and the line of a share `bucket|share`. A take,
+//! a return and a settlement change one line, and the rest of the ledger judges them as it judges those of a
+//! bucket: by the line's own brim, level and account, so that what was borrowed goes back to its lender or to
+//! nobody. Here stands what only shares have:
 //!
 //! - who borrows leaves the lender's floor, counts what it borrows, and takes no lot;
-//! - what lowers the bucket (a penalty, a vendor's reply) takes as much as it says of all lines together, and raises none;
-//! - only an operator changes lines, to the limits that it declared: their sum is the whole, no level comes from nowhere, what a removed share
-//!   has or owes is the common line's, and a share that is declared again has an anchor that it never had.
+//! - what lowers the bucket (a penalty, a vendor's reply) takes as much as it says of all lines together, and
+//!   raises none;
+//! - only an operator changes lines, to the limits that it declared: their sum is the whole, no level comes
+//!   from nowhere, what a removed share has or owes is the common line's, and a share that is declared again
+//!   has an anchor that it never had.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +78,8 @@ pub(super) fn bucket_of_line(line: &str) -> &str {
 fn read(row: &Value) -> Option<LinesRow> {
     let whole = BucketRow::read(row)?;
     let sum = |of: &Value, name| number(of, name, 6).unwrap_or(0);
-    let (lots, lent, returned) = (number(row, "lots", 0).unwrap_or(0), sum(row, "lent"), sum(row, "returned"));
+    let (lots, lent, returned) =
+        (number(row, "lots", 0).unwrap_or(0), sum(row, "lent"), sum(row, "returned"));
     let common = LineRow { row: whole.clone(), floor: None, background: false, lots, lent, returned };
     let mut lines = LinesRow::from([(COMMON.to_owned(), common)]);
     for (name, line) in row["shares"]["M"].as_object().into_iter().flatten() {
@@ -89,7 +94,10 @@ fn read(row: &Value) -> Option<LinesRow> {
         };
         let (lots, lent, returned) = (number(line, "l", 0).unwrap_or(0), sum(line, "n"), sum(line, "u"));
         let background = number(line, "b", 0) == Some(1);
-        lines.insert(name.clone(), LineRow { row, floor: number(line, "f", 6), background, lots, lent, returned });
+        lines.insert(
+            name.clone(),
+            LineRow { row, floor: number(line, "f", 6), background, lots, lent, returned },
+        );
     }
     Some(lines)
 }
@@ -165,7 +173,8 @@ impl Ledger {
         for (name, line) in &after {
             self.buckets.insert(name_of_line(key, name), line.row.clone());
         }
-        let is_changed = |(name, line): &(&String, &LineRow)| before.get(*name).is_none_or(|was| !line.is_where(was));
+        let is_changed =
+            |(name, line): &(&String, &LineRow)| before.get(*name).is_none_or(|was| !line.is_where(was));
         let changed: Vec<&String> = after.iter().filter(is_changed).map(|(name, _)| name).collect();
         if is.version == was.version && changed.is_empty() && before.len() == after.len() {
             return Ok(None);
@@ -173,7 +182,8 @@ impl Ledger {
         if is.version != was.version + 1 {
             return Err(format!("{key}: version went from {} to {}", was.version, is.version));
         }
-        let keeps = |(name, line): (&String, &LineRow)| before.get(name).is_some_and(|was| line.is_limited_as(was));
+        let keeps =
+            |(name, line): (&String, &LineRow)| before.get(name).is_some_and(|was| line.is_limited_as(was));
         if before.len() != after.len() || !after.iter().all(keeps) {
             return self.split_changed(writer, key, (&before, &after), now);
         }
@@ -224,7 +234,9 @@ impl Ledger {
         if declared.contains(&(capacity, rate)) {
             return Ok(());
         }
-        Err(format!("{key}: its lines add up to {capacity} at {rate}, and {declared:?} were declared: {lines:?}"))
+        Err(format!(
+            "{key}: its lines add up to {capacity} at {rate}, and {declared:?} were declared: {lines:?}"
+        ))
     }
 
     /// A take, a return, or a settlement.
@@ -264,7 +276,9 @@ impl Ledger {
         }
         let (left, floor) = (after.row.line(planned), after.floor(false));
         if left < floor - 2 {
-            return Err(format!("{key}: {by} borrowed down to {left} of the {floor} that are never lent: {after:?}"));
+            return Err(format!(
+                "{key}: {by} borrowed down to {left} of the {floor} that are never lent: {after:?}"
+            ));
         }
         Ok(())
     }
@@ -288,7 +302,10 @@ impl Ledger {
             let moved_back = (1..=4_000_000).contains(&(was.row.anchor - line.row.anchor));
             if taken < -2 || line.lent != was.lent || moved_back {
                 let by = writer.name();
-                return Err(format!("{key}: {by} raised {name} by {}, or lent of it: {was:?}, {line:?}", -taken));
+                return Err(format!(
+                    "{key}: {by} raised {name} by {}, or lent of it: {was:?}, {line:?}",
+                    -taken
+                ));
             }
             // What is full starts anew.
             if line.row.anchor != was.row.anchor {
@@ -301,7 +318,9 @@ impl Ledger {
             self.judgements.push("judged: a reply to a bucket with shares");
             let rounding = 2 * Micros::try_from(after.len()).unwrap();
             if (sum - by).abs() > rounding {
-                return Err(format!("{key}: a reply lowers by {by}, and the lines by {sum}: {before:?}, {after:?}"));
+                return Err(format!(
+                    "{key}: a reply lowers by {by}, and the lines by {sum}: {before:?}, {after:?}"
+                ));
             }
         }
         Ok(())
@@ -322,16 +341,20 @@ impl Ledger {
         self.judgements.push("judged: shares change");
         self.shared.changed_at.insert(key.to_owned(), now);
         let at = after[COMMON].row.anchor;
-        // What the common line and the shares that go had or owed, and what that line and the shares that come have.
+        // What the common line and the shares that go had or owed, and what that line and the shares that
+        // come have.
         let pool = |lines: &LinesRow, others: &LinesRow| -> (Micros, Micros) {
             let of_pool = |(name, _): &(&String, &LineRow)| *name == COMMON || !others.contains_key(*name);
             let levels = lines.iter().filter(of_pool).map(|(_, line)| line.level(at));
             levels.fold((0, 0), |(sum, lines), level| (sum + level, lines + 1))
         };
         let ((had, many), (has, more)) = (pool(before, after), pool(after, before));
-        let (rounding, is_full) = (2 * (many + more), after[COMMON].level(at) >= after[COMMON].row.capacity - 2);
+        let (rounding, is_full) =
+            (2 * (many + more), after[COMMON].level(at) >= after[COMMON].row.capacity - 2);
         if has > had + rounding || has < had - rounding && !is_full {
-            return Err(format!("{key}: the lines that changed had {had}, and have {has}: {before:?}, {after:?}"));
+            return Err(format!(
+                "{key}: the lines that changed had {had}, and have {has}: {before:?}, {after:?}"
+            ));
         }
         for (name, line) in after {
             let full_name = name_of_line(key, name);
@@ -348,7 +371,10 @@ impl Ledger {
             if let Some(was) = was.filter(|_| name != COMMON) {
                 let most = was.level(line.row.anchor).min(line.row.capacity);
                 if (line.row.tokens - most).abs() > 2 {
-                    return Err(format!("{key}: {name} had {most}, and has {}: {was:?}, {line:?}", line.row.tokens));
+                    return Err(format!(
+                        "{key}: {name} had {most}, and has {}: {was:?}, {line:?}",
+                        line.row.tokens
+                    ));
                 }
             }
             if line.row.tokens > line.row.capacity {

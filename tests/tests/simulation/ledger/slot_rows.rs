@@ -1,9 +1,11 @@
 //! Shares of slots: each row is judged as a concurrency bucket is, and all rows of a bucket together besides.
 //!
-//! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a row, H what is taken of it. No
-//!   write raises it but an operator's, and that not above the limit that the operator declared.
+//! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a
+//!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the
+//!   operator declared.
 //! - Each row is named by the bucket's own row, and a row that goes has no lease.
-//! - Who borrows leaves what the lender keeps, by some names that the bucket had of late, and takes nothing that others wait for.
+//! - Who borrows leaves what the lender keeps, by some names that the bucket had of late, and takes nothing
+//!   that others wait for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -88,7 +90,8 @@ impl Names {
             };
             Some((name.clone(), named))
         };
-        let shares = row["shares"]["M"].as_object().into_iter().flatten().map(named).collect::<Option<_>>()?;
+        let shares =
+            row["shares"]["M"].as_object().into_iter().flatten().map(named).collect::<Option<_>>()?;
         Some(Self { common, shares })
     }
 
@@ -121,11 +124,19 @@ impl Ledger {
         std::mem::take(&mut self.slot_rows.changed)
     }
 
-    /// The line that callers of a share are of since then: none if the bucket had it at some time, and at another not.
-    pub(crate) fn own_line<'a>(&self, bucket: &str, share: Option<&'a str>, since: Micros) -> Option<&'a str> {
-        let names = self.slot_rows.names.get(bucket)?.iter().filter(|(until, _)| *until >= since - NAMES_KNOWN_FOR);
+    /// The line that callers of a share are of since then: none if the bucket had it at some time, and at
+    /// another not.
+    pub(crate) fn own_line<'a>(
+        &self,
+        bucket: &str,
+        share: Option<&'a str>,
+        since: Micros,
+    ) -> Option<&'a str> {
+        let names =
+            self.slot_rows.names.get(bucket)?.iter().filter(|(until, _)| *until >= since - NAMES_KNOWN_FOR);
         let share = share.unwrap_or(super::COMMON);
-        let is_open = |(_, names): &(Micros, Names)| names.shares.get(share).is_some_and(|named| !named.is_closed);
+        let is_open =
+            |(_, names): &(Micros, Names)| names.shares.get(share).is_some_and(|named| !named.is_closed);
         let (mut always, mut never) = (true, true);
         for named in names {
             (always, never) = (always && is_open(named), never && !is_open(named));
@@ -144,7 +155,10 @@ impl Ledger {
 
     /// The buckets of whose rows a request changed some.
     pub(super) fn slotted(rows: &[Touched]) -> BTreeSet<String> {
-        rows.iter().filter(|row| row.key.starts_with(SLOTTED)).map(|row| whole_of(&row.key).to_owned()).collect()
+        rows.iter()
+            .filter(|row| row.key.starts_with(SLOTTED))
+            .map(|row| whole_of(&row.key).to_owned())
+            .collect()
     }
 
     /// The names as they are after a write of the bucket's own row.
@@ -185,9 +199,12 @@ impl Ledger {
         }
         self.judgements.push("judged: a borrowed slot");
         self.slot_rows.borrowed_at.insert((by.to_owned(), key.clone()), now);
-        let waited = before.waited_until.filter(|until| *until > now + error && *until <= now - error + FARTHEST_MARK);
+        let waited =
+            before.waited_until.filter(|until| *until > now + error && *until <= now - error + FARTHEST_MARK);
         if let Some(until) = waited {
-            return Err(format!("{key}: {by} borrowed at {now}, and callers wait for its slots until {until}"));
+            return Err(format!(
+                "{key}: {by} borrowed at {now}, and callers wait for its slots until {until}"
+            ));
         }
         let names = self.slot_rows.names.get(whole_of(key)).into_iter().flatten();
         let of_late = names.filter(|(until, _)| *until >= now - NAMES_KNOWN_FOR);
@@ -198,7 +215,9 @@ impl Ledger {
         // One write may take for the lender's callers, too: for all but one call.
         if after.tokens + taken - CALL < kept {
             let left = after.tokens;
-            return Err(format!("{key}: {by} borrowed down to {left} of the {kept} that stay: {before:?}, {after:?}"));
+            return Err(format!(
+                "{key}: {by} borrowed down to {left} of the {kept} that stay: {before:?}, {after:?}"
+            ));
         }
         Ok(())
     }
@@ -213,7 +232,12 @@ impl Ledger {
     }
 
     /// All rows of a bucket after a request.
-    pub(super) fn slot_rows_add_up(&mut self, writer: Writer<'_>, bucket: &str, now: Micros) -> Result<(), String> {
+    pub(super) fn slot_rows_add_up(
+        &mut self,
+        writer: Writer<'_>,
+        bucket: &str,
+        now: Micros,
+    ) -> Result<(), String> {
         let is_of = |name: &&String| whole_of(name) == bucket;
         let rows: Vec<&String> =
             self.buckets.range(bucket.to_owned()..).map(|(name, _)| name).take_while(is_of).collect();

@@ -9,7 +9,8 @@ const LONGEST_SWEEP: Micros = 120_000_000;
 impl Ledger {
     /// What the leases of a bucket hold.
     pub(crate) fn held(&self, bucket: &str) -> Micros {
-        let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
+        let rows: Micros =
+            self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
         let inline = self.buckets.get(bucket).into_iter().flat_map(|row| row.inline.values());
         rows + inline.map(|lease| lease.cost).sum::<Micros>()
     }
@@ -55,8 +56,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// A correction rests on two readings of its sweep: what someone edited since the second is corrected too.
-    fn may_correct_an_edit_too(&mut self, writer: Writer<'_>, bucket: &str, gap: Micros, now: Micros) -> bool {
+    /// A correction rests on two readings of its sweep: what someone edited since the second is corrected
+    /// too.
+    fn may_correct_an_edit_too(
+        &mut self,
+        writer: Writer<'_>,
+        bucket: &str,
+        gap: Micros,
+        now: Micros,
+    ) -> bool {
         self.edits.retain(|(_, at, _)| *at >= now - LONGEST_SWEEP);
         let Writer::Sweeper(sweeper) = writer else { return false };
         let began = self.last_sweep(sweeper).unwrap_or(now);
@@ -65,7 +73,8 @@ impl Ledger {
             *sum += by;
             Some(*sum)
         });
-        let follows = sums.into_iter().any(|sum: Micros| gap.signum() == sum.signum() && gap.abs() <= sum.abs());
+        let follows =
+            sums.into_iter().any(|sum: Micros| gap.signum() == sum.signum() && gap.abs() <= sum.abs());
         self.judgements.extend(follows.then_some("a correction of what was edited meanwhile"));
         follows
     }
@@ -76,7 +85,9 @@ impl Ledger {
         for key in &gone {
             let Some(lease) = self.leases.remove(key) else { continue };
             if lease.purge_at.is_none_or(|at| at > now) {
-                return Err(format!("DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"));
+                return Err(format!(
+                    "DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"
+                ));
             }
             if self.buckets.get(&lease.dimension).is_some_and(|row| row.concurrent) {
                 *self.gaps.entry(lease.dimension.clone()).or_default() += lease.cost;

@@ -28,12 +28,19 @@ struct Part {
 }
 
 impl Ledger {
-    pub(super) fn ticket_changed(&mut self, writer: Writer<'_>, key: &str, row: Option<&Value>) -> Result<(), String> {
+    pub(super) fn ticket_changed(
+        &mut self,
+        writer: Writer<'_>,
+        key: &str,
+        row: Option<&Value>,
+    ) -> Result<(), String> {
         let by = writer.name();
         let before = self.tickets.remove(key);
         let Some(row) = row else {
             return match before {
-                Some(ticket) if !ticket.is_redeemed => Err(format!("{by} removed {key}, which nobody redeemed")),
+                Some(ticket) if !ticket.is_redeemed => {
+                    Err(format!("{by} removed {key}, which nobody redeemed"))
+                }
                 _ => Ok(()),
             };
         };
@@ -74,7 +81,8 @@ impl Ledger {
             }
             Some(before) => {
                 self.judgements.push("a ticket is redeemed");
-                // What one process took another has from now on: for the caller that redeemed it, or, if that left, for the next.
+                // What one process took another has from now on: for the caller that redeemed it, or, if that
+                // left, for the next.
                 for Part { bucket, cost, booking } in before.parts {
                     self.account(&before.taken_by, &bucket).taken -= cost;
                     let account = self.account(by, &bucket);

@@ -36,8 +36,8 @@ impl Ledger {
         }
     }
 
-    /// A take, of a bucket that was blocked at the moment for which it was planned: bucket, end of the cool-down, moment, and whether
-    /// it is of slots.
+    /// A take, of a bucket that was blocked at the moment for which it was planned: bucket, end of the
+    /// cool-down, moment, and whether it is of slots.
     pub(super) fn is_blocked_for(&self, change: &Touched) -> Option<(String, Micros, Micros, bool)> {
         let Purpose::Take { now, .. } = change.purpose else { return None };
         let (before, after) = (self.buckets.get(&change.key)?, BucketRow::read(change.row.as_ref()?)?);
@@ -67,9 +67,9 @@ impl VendorEvents {
         }
     }
 
-    /// A reply lowers a bucket to what the vendor said, less what was taken since, and no further, whatever other replies did; where the
-    /// line of its call is not known any more, the level as it was read, to what the vendor can have at most. Never after a reply to a
-    /// later call.
+    /// A reply lowers a bucket to what the vendor said, less what was taken since, and no further, whatever
+    /// other replies did; where the line of its call is not known any more, the level as it was read, to what
+    /// the vendor can have at most. Never after a reply to a later call.
     pub(super) fn lowered(
         &self,
         process: &str,
@@ -79,7 +79,9 @@ impl VendorEvents {
     ) -> Result<(), String> {
         let Purpose::Observe { by, version, from_line } = purpose else { return Ok(()) };
         let at = after.anchor;
-        if after.tokens >= before.line(at).min(if at == before.anchor { Micros::MAX } else { before.capacity }) {
+        if after.tokens
+            >= before.line(at).min(if at == before.anchor { Micros::MAX } else { before.capacity })
+        {
             return Err(format!("{bucket}: a reply of the vendor raised or moved {before:?} to {after:?}"));
         }
         if before.observed_version > version {
@@ -102,7 +104,9 @@ impl VendorEvents {
         }
         let Some((row, taken)) = rows().find(|(row, _)| row.version == version) else { return Ok(()) };
         if row.anchor != before.anchor {
-            return Err(format!("{bucket}: {process} believed a reply of another line, {row:?}, by {by}: {before:?}"));
+            return Err(format!(
+                "{bucket}: {process} believed a reply of another line, {row:?}, by {by}: {before:?}"
+            ));
         }
         let lowered = before.observed + by - row.observed;
         // What the write took for others besides is behind the call.
@@ -117,8 +121,8 @@ impl VendorEvents {
     }
 }
 
-/// Seed 2002429. A limit that was lowered left the line above the new brim, at an anchor ahead of the clocks of others. What a lot took
-/// of it is behind the call beside it, whole.
+/// Seed 2002429. A limit that was lowered left the line above the new brim, at an anchor ahead of the clocks
+/// of others. What a lot took of it is behind the call beside it, whole.
 #[test]
 fn a_lot_taken_above_the_brim_is_behind_the_call_that_it_came_with() {
     let row = |tokens, version| BucketRow {
@@ -135,7 +139,13 @@ fn a_lot_taken_above_the_brim_is_behind_the_call_that_it_came_with() {
     vendor_events.written("a#rpm", take, &before, &after);
     // One for the call, three ahead: seven and three are behind the call, and its vendor says four.
     let (process, bucket) = ("a".to_owned(), "a#rpm".to_owned());
-    vendor_events.said.push_back(Said { process, bucket, left: 4_000_000, start: 102_000_000, cost: 1_000_000 });
+    vendor_events.said.push_back(Said {
+        process,
+        bucket,
+        left: 4_000_000,
+        start: 102_000_000,
+        cost: 1_000_000,
+    });
     let lowers = |by| {
         let observed = Purpose::Observe { by, version: 2, from_line: true };
         let lowered = BucketRow { tokens: after.tokens - by, version: 3, observed: by, ..after.clone() };

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_core::Amount;
-use sluice_sdk::{Basis, Grant, LimitError, Outcome, Redeemed, Request, RetryIn, RetryReason, Settled, Ticket};
+use sluice_sdk::{
+    Basis, Grant, LimitError, Outcome, Redeemed, Request, RetryIn, RetryReason, Settled, Ticket,
+};
 use tokio::time::{sleep, timeout};
 
 use super::{PATIENCE, SHARES, UNKNOWN, names};
@@ -50,7 +52,8 @@ impl Caller {
         while !self.universe.is_over() && self.process.is_alive() {
             let share = self.share();
             let [one, other] = names();
-            let (mut parts, cost) = (vec![(one, self.rng.i32(1..=2)), (other, self.rng.i32(1..=2))], self.rng.bool());
+            let (mut parts, cost) =
+                (vec![(one, self.rng.i32(1..=2)), (other, self.rng.i32(1..=2))], self.rng.bool());
             self.rng.shuffle(&mut parts);
             if self.is_orderly || self.rng.u32(0..6) > 0 {
                 parts.truncate(1);
@@ -109,7 +112,8 @@ impl Caller {
         };
         match asked {
             Some(Ok(Outcome::Granted(grant))) if grant.basis() == Basis::Table => {
-                let paid: Vec<_> = parts.iter().map(|(name, _)| grant.paid_from(name).map(str::to_owned)).collect();
+                let paid: Vec<_> =
+                    parts.iter().map(|(name, _)| grant.paid_from(name).map(str::to_owned)).collect();
                 let grip = self.grip(asked_at, grant.start_at().micros(), false);
                 let id = self.granted(parts, share, &paid, grip);
                 self.hold(parts, &paid, &id, grant).await;
@@ -139,7 +143,8 @@ impl Caller {
             if slot.basis() != Basis::Table {
                 return Ok(());
             }
-            let paid: Vec<_> = parts.iter().map(|(name, _)| slot.paid_from(name).map(str::to_owned)).collect();
+            let paid: Vec<_> =
+                parts.iter().map(|(name, _)| slot.paid_from(name).map(str::to_owned)).collect();
             let id = self.granted(parts, share, &paid, self.grip(asked_at, slot.start_at().micros(), true));
             sleep(work).await;
             if !self.is_orderly && used == 0 {
@@ -201,16 +206,20 @@ impl Caller {
         let Carried { ticket, parts, share, asked_at } = &carried;
         let now = self.universe.time() + Micros::from(self.process.clock_error());
         let wait = (Micros::from(ticket.start_at().micros()) - now).clamp(0, 6_000_000);
-        sleep(Duration::from_micros(wait.try_into().unwrap()) + Duration::from_millis(self.rng.u64(0..300))).await;
+        sleep(Duration::from_micros(wait.try_into().unwrap()) + Duration::from_millis(self.rng.u64(0..300)))
+            .await;
         match self.watch(Public::Redeem(parts.len())).on(self.process.client.redeem(ticket)).await {
             Ok(Redeemed::Granted(grant)) => {
                 self.universe.count("a ticket of a share is redeemed");
-                let paid: Vec<_> = parts.iter().map(|(name, _)| grant.paid_from(name).map(str::to_owned)).collect();
+                let paid: Vec<_> =
+                    parts.iter().map(|(name, _)| grant.paid_from(name).map(str::to_owned)).collect();
                 let grip = Grip { redeemed: true, ..self.grip(*asked_at, grant.start_at().micros(), false) };
                 let id = self.granted(parts, *share, &paid, grip);
                 self.hold(parts, &paid, &id, grant).await;
             }
-            Ok(Redeemed::RetryIn(retry)) if retry.ticket().is_some() => self.queue.lock().unwrap().push_back(carried),
+            Ok(Redeemed::RetryIn(retry)) if retry.ticket().is_some() => {
+                self.queue.lock().unwrap().push_back(carried)
+            }
             _ => {}
         }
     }
@@ -229,13 +238,24 @@ impl Caller {
         Grip { asked_at, start_at, lease_ends: 0, booked, redeemed: false, transacted: true }
     }
 
-    fn account<T>(&self, bucket: &str, paid: Option<&str>, with: impl FnOnce(&mut crate::account::Account) -> T) -> T {
+    fn account<T>(
+        &self,
+        bucket: &str,
+        paid: Option<&str>,
+        with: impl FnOnce(&mut crate::account::Account) -> T,
+    ) -> T {
         let line = name_of_line(bucket, paid.unwrap_or(COMMON));
         self.universe.ledger(|ledger| with(ledger.account(&self.process.name, &line)))
     }
 
     /// What a call did not use may go back.
-    fn begins_to_settle(&self, id: &str, bucket: &str, paid: Option<&str>, (cost, used): (Micros, Micros)) -> Micros {
+    fn begins_to_settle(
+        &self,
+        id: &str,
+        bucket: &str,
+        paid: Option<&str>,
+        (cost, used): (Micros, Micros),
+    ) -> Micros {
         let (now, surplus) = (self.universe.time(), (cost - used).max(0));
         self.universe.record(|record| record.settled(id, bucket, used.min(cost), now));
         self.account(bucket, paid, |account| account.settles(surplus));
@@ -243,12 +263,19 @@ impl Caller {
     }
 
     /// Books a grant: each part on the line that it says.
-    fn granted(&self, parts: &Parts, share: Option<&'static str>, paid: &[Option<String>], grip: Grip) -> String {
+    fn granted(
+        &self,
+        parts: &Parts,
+        share: Option<&'static str>,
+        paid: &[Option<String>],
+        grip: Grip,
+    ) -> String {
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         let mut taken_at = grip.asked_at;
         for ((bucket, cost), line) in parts.iter().zip(paid) {
             let Some(line) = line else {
-                self.universe.violated(format!("{bucket}: a grant of {} does not say its line", self.process.name));
+                self.universe
+                    .violated(format!("{bucket}: a grant of {} does not say its line", self.process.name));
                 continue;
             };
             let cost = Micros::from(*cost) * 1_000_000;
@@ -295,28 +322,40 @@ impl Caller {
         if let Some((true, left, floor)) = judged {
             self.universe.count("judged: a loan to background work");
             if left < floor - 2 && !self.universe.ledger(|ledger| ledger.changed_of_late(bucket, told.now)) {
-                self.universe
-                    .violated(format!("{bucket}: {share} borrowed {line} down to {left}, of the {floor} that stay"));
+                self.universe.violated(format!(
+                    "{bucket}: {share} borrowed {line} down to {left}, of the {floor} that stay"
+                ));
             }
         }
     }
 
     /// A share whose own line has enough is not refused.
     fn is_refused_for_a_reason(&self, parts: &Parts, share: Option<&str>, asked_at: Micros, retry: &RetryIn) {
-        let ([(bucket, cost)], RetryReason::Exhausted, None) = (parts.as_slice(), retry.reason(), retry.ticket())
+        let ([(bucket, cost)], RetryReason::Exhausted, None) =
+            (parts.as_slice(), retry.reason(), retry.ticket())
         else {
             return;
         };
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         let Some(share) = share else { return };
         let off = Micros::from(self.process.client.now().micros()) - now;
-        let refused =
-            Refused { process: &self.process.name, cost: Micros::from(*cost) * 1_000_000, asked_at, now, error, off };
+        let refused = Refused {
+            process: &self.process.name,
+            cost: Micros::from(*cost) * 1_000_000,
+            asked_at,
+            now,
+            error,
+            off,
+        };
         self.universe.check(self.universe.ledger(|ledger| {
             if ledger.changed_of_late(bucket, now) {
                 return Ok(());
             }
-            let own = if ledger.lines(bucket).is_some_and(|lines| lines.contains_key(share)) { share } else { COMMON };
+            let own = if ledger.lines(bucket).is_some_and(|lines| lines.contains_key(share)) {
+                share
+            } else {
+                COMMON
+            };
             ledger.refused(&name_of_line(bucket, own), refused)
         }));
     }

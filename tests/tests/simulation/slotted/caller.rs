@@ -22,7 +22,8 @@ use crate::waits::Wait;
 const WORK: u64 = 1_000;
 const SHORT_WORK: u64 = 200;
 
-/// How long a caller waits, in milliseconds. Where nothing goes wrong, nobody waits so long: all callers before it are done sooner.
+/// How long a caller waits, in milliseconds. Where nothing goes wrong, nobody waits so long: all callers
+/// before it are done sooner.
 const PATIENCE: std::ops::RangeInclusive<u64> = 200..=6_000;
 const LONG_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,7 +41,8 @@ impl Caller {
     pub(super) async fn live(mut self) {
         while !self.universe.is_over() && self.process.is_alive() {
             let share = self.share();
-            let mut parts = names().map(|name| (name, if self.is_orderly { 1 } else { self.rng.i32(1..=2) })).to_vec();
+            let mut parts =
+                names().map(|name| (name, if self.is_orderly { 1 } else { self.rng.i32(1..=2) })).to_vec();
             self.rng.shuffle(&mut parts);
             if self.is_orderly || self.rng.u32(0..6) > 0 {
                 parts.truncate(1);
@@ -69,7 +71,8 @@ impl Caller {
     fn request(need: &Need, share: Option<&'static str>) -> Request<'static> {
         let names: Vec<String> = need.parts.iter().map(|(name, _)| name.clone()).collect();
         let request = Request::from(names);
-        let request = need.parts.iter().fold(request, |request, (name, cost)| request.cost(name.clone(), *cost));
+        let request =
+            need.parts.iter().fold(request, |request, (name, cost)| request.cost(name.clone(), *cost));
         share.map_or(request.clone(), |share| request.share(share))
     }
 
@@ -136,7 +139,8 @@ impl Caller {
         let (bound, wait) = (self.watch(Public::Slot(patience, work)), Wait::begins(patience));
         let run = slot.run(async |slot| {
             if slot.basis() == Basis::Table {
-                let paid: Vec<_> = need.parts.iter().map(|(name, _)| slot.paid_from(name).map(str::to_owned)).collect();
+                let paid: Vec<_> =
+                    need.parts.iter().map(|(name, _)| slot.paid_from(name).map(str::to_owned)).collect();
                 let _end = self.granted(need, share, &paid, (asked_at, ends), slot.start_at().micros());
                 sleep(work).await;
             }
@@ -154,7 +158,8 @@ impl Caller {
             self.universe.count("judged: a caller of a share is not passed over");
             if !matches!(outcome, Some(Ok(()))) {
                 let (who, waited) = (&self.process.name, asked.elapsed());
-                self.universe.violated(format!("{who} of {share:?} waited {waited:?} for {need:?}: {outcome:?}"));
+                self.universe
+                    .violated(format!("{who} of {share:?} waited {waited:?} for {need:?}: {outcome:?}"));
             }
         }
         if let Some(Err(LimitError::Refused(retry))) = outcome {
@@ -167,7 +172,8 @@ impl Caller {
         let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(&need.parts[0].0, pause)).await;
     }
 
-    /// Books a grant: each part on the line that it says. What is of another line was borrowed, and its write says so.
+    /// Books a grant: each part on the line that it says. What is of another line was borrowed, and its write
+    /// says so.
     fn granted(
         &self,
         need: &Need,
@@ -179,16 +185,20 @@ impl Caller {
         let now = self.universe.time();
         for ((bucket, _), line) in need.parts.iter().zip(paid) {
             let Some(line) = line else {
-                self.universe.violated(format!("{bucket}: a grant of {} does not say its line", self.process.name));
+                self.universe
+                    .violated(format!("{bucket}: a grant of {} does not say its line", self.process.name));
                 continue;
             };
             let share = share.or(self.default);
-            let own = self.universe.ledger(|ledger| ledger.own_line(bucket, share, asked_at).map(str::to_owned));
+            let own =
+                self.universe.ledger(|ledger| ledger.own_line(bucket, share, asked_at).map(str::to_owned));
             let row = if line == COMMON { bucket.clone() } else { format!("{bucket}@{line}") };
-            let is_told = || self.universe.ledger(|ledger| ledger.has_borrowed(&self.process.name, &row, asked_at));
+            let is_told =
+                || self.universe.ledger(|ledger| ledger.has_borrowed(&self.process.name, &row, asked_at));
             if own.is_some_and(|own| own != *line) && !is_told() {
                 let who = &self.process.name;
-                self.universe.violated(format!("{row}: {who} of {share:?} has a slot of it, and did not borrow it"));
+                self.universe
+                    .violated(format!("{row}: {who} of {share:?} has a slot of it, and did not borrow it"));
             }
         }
         let grip = Grip { asked_at, start_at, lease_ends, booked: true, redeemed: false, transacted: true };

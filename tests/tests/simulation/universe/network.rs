@@ -1,4 +1,5 @@
-//! The network of a run: what each request meets on its way, and what the ledger is shown of what the engine did.
+//! The network of a run: what each request meets on its way, and what the ledger is shown of what the engine
+//! did.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use crate::process::Role;
 use crate::row::Micros;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
-use crate::wire::{self, Change, is_give_back, is_write, keys_of, may_be_of_a_heal, name_of, update_of, verdict_of};
+use crate::wire::{
+    self, Change, is_give_back, is_write, keys_of, may_be_of_a_heal, name_of, update_of, verdict_of,
+};
 
 impl Universe {
     /// The fate of a request, or its latency.
@@ -97,7 +100,10 @@ impl Universe {
         let mut state = self.locked();
         let State { ledger, record, journal, spoiled, counts, .. } = &mut *state;
         let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
-        journal.note(now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
+        journal.note(
+            now,
+            &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)),
+        );
         if is_give_back(call) {
             record.return_arrived(who, &keys[0], now);
         }

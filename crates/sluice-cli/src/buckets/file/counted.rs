@@ -9,12 +9,15 @@ use super::check_cost;
 use super::declared::{CountedIn, Declared};
 use super::place::{Faulty, Field, Place};
 
-/// The time from a call's start to its arrival if the file states none. `docs/buckets.md` names its parts: most
-/// of them are tens of milliseconds. Larger is safer, and leaves a lower refill rate.
+/// The time from a call's start to its arrival if the file states none. `docs/buckets.md` names its parts:
+/// most of them are tens of milliseconds. Larger is safer, and leaves a lower refill rate.
 pub(crate) const ARRIVAL_JITTER: Duration = Duration::from_millis(500);
 
 /// Returns the field `counts` if the vendor counts in windows.
-pub(super) fn counts<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<Option<&'a Field<CountedIn>>, Faulty> {
+pub(super) fn counts<'a>(
+    place: &Place<'_>,
+    declared: &'a Declared,
+) -> Result<Option<&'a Field<CountedIn>>, Faulty> {
     let in_windows = declared.counts.as_ref().filter(|counts| counts.value == CountedIn::AnyWindow);
     match (&declared.arrival_jitter, in_windows) {
         (Some(written), None) => Err(place.fault(
@@ -33,7 +36,8 @@ pub(super) fn limit(
     cost: Cost,
 ) -> Result<Limit, Faulty> {
     let Some(limit) = &declared.limit else {
-        let reason = "it needs limit = what the vendor allows in each window (capacity is the burst of calls)";
+        let reason =
+            "it needs limit = what the vendor allows in each window (capacity is the burst of calls)";
         return Err(place.fault(counts, reason));
     };
     if let Some(rate) = &declared.refill_rate {
@@ -59,7 +63,12 @@ fn count(place: &Place<'_>, declared: &Declared, limit: &Field<Amount>) -> Resul
         return Err(place.fault(limit, "it needs window = \"1m\", the window in which the vendor counts"));
     };
     let arrival_jitter = declared.arrival_jitter.as_ref().map_or(ARRIVAL_JITTER, |written| written.value);
-    Ok(AnyWindow { amount: limit.value, window: window.value, arrival_jitter, clock_error: CORRECTED_CLOCK_ERROR })
+    Ok(AnyWindow {
+        amount: limit.value,
+        window: window.value,
+        arrival_jitter,
+        clock_error: CORRECTED_CLOCK_ERROR,
+    })
 }
 
 /// The burst as the file states it.
@@ -80,8 +89,8 @@ fn stated(
     Err(place.fault(written, reason))
 }
 
-/// A limit of one call or less. One call in each window is possible, but only for calls that all cost the same,
-/// which a bucket does not enforce: so the user decides.
+/// A limit of one call or less. One call in each window is possible, but only for calls that all cost the
+/// same, which a bucket does not enforce: so the user decides.
 fn too_small(place: &Place<'_>, limit: &Field<Amount>, count: &AnyWindow, cost: Cost) -> Faulty {
     let single = Rate::per(count.amount, count.starts_within()).filter(|_| cost.amount() == count.amount);
     let reason = match single {
@@ -128,7 +137,8 @@ mod tests {
             assert_eq!(with(""), of("3", "55.794392523364"), "the burst by default");
             assert_eq!(with("cost_per_call = 7"), of("7", "55.420560747663"));
         }
-        let tokens = "type = \"tokens\"\nlimit = 30_000\nwindow = \"1m\"\ncounts = \"fixed\"\ncapacity = 8_000";
+        let tokens =
+            "type = \"tokens\"\nlimit = 30_000\nwindow = \"1m\"\ncounts = \"fixed\"\ncapacity = 8_000";
         assert_eq!(shown(tokens), of("8000", "362.438220757825"));
     }
 
@@ -137,7 +147,8 @@ mod tests {
         let minute = "type = \"requests\"\nwindow = \"1m\"\n";
         let plain = shown(&format!("{minute}capacity = 500"));
         assert_eq!(plain, of("500", "8.333333333333"));
-        for same in ["capacity = 500\ncounts = \"bucket\"", "limit = 500", "limit = 500\ncounts = \"bucket\""] {
+        for same in ["capacity = 500\ncounts = \"bucket\"", "limit = 500", "limit = 500\ncounts = \"bucket\""]
+        {
             assert_eq!(shown(&format!("{minute}{same}")), plain, "{same}");
         }
         assert_eq!(shown(&format!("{minute}limit = 500\ncapacity = 2")), of("2", "8.333333333333"));
@@ -145,7 +156,11 @@ mod tests {
     }
 
     const FAULTS: [(&str, &str, &str); 20] = [
-        ("capacity = 2\nwindow = \"1m\"\ncounts = \"rolling\"", "6: counts = \"rolling\"", "\"sliding\" or \"fixed\""),
+        (
+            "capacity = 2\nwindow = \"1m\"\ncounts = \"rolling\"",
+            "6: counts = \"rolling\"",
+            "\"sliding\" or \"fixed\"",
+        ),
         (
             "capacity = 2\nwindow = \"1m\"\ncounts = \"sliding\"",
             "6: counts = \"sliding\"",
@@ -175,14 +190,22 @@ mod tests {
             "7: arrival_jitter = \"soon\"",
             "a time",
         ),
-        ("limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncapacity = 9", "7: capacity = 9", "below the limit 9"),
+        (
+            "limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncapacity = 9",
+            "7: capacity = 9",
+            "below the limit 9",
+        ),
         ("limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncapacity = 0.5", "7: capacity = 0.5", "one call"),
         (
             "limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncapacity = 5\ncost_per_call = 6",
             "8: cost_per_call = 6",
             "the capacity 5",
         ),
-        ("limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncost_per_call = 10", "4: limit = 9", "the cost of one call"),
+        (
+            "limit = 9\nwindow = \"1s\"\ncounts = \"fixed\"\ncost_per_call = 10",
+            "4: limit = 9",
+            "the cost of one call",
+        ),
         (
             "limit = 1\nwindow = \"10s\"\ncounts = \"sliding\"\narrival_jitter = \"0s\"",
             "4: limit = 1",
@@ -195,7 +218,10 @@ mod tests {
     fn a_combination_that_says_nothing_is_refused_with_its_line() {
         for (lines, place, says) in FAULTS {
             let error = parsed(&format!("type = \"requests\"\n{lines}")).unwrap_err();
-            assert!(error.starts_with(&format!("limits.toml:{place}")) && error.contains(says), "{lines}\n-> {error}");
+            assert!(
+                error.starts_with(&format!("limits.toml:{place}")) && error.contains(says),
+                "{lines}\n-> {error}"
+            );
         }
         let tokens = parsed("type = \"tokens\"\nlimit = 9\nwindow = \"1s\"\ncounts = \"fixed\"").unwrap_err();
         assert!(

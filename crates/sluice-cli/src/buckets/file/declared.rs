@@ -26,8 +26,8 @@ pub(super) struct Declared {
     pub(super) shares: Vec<(Field<String>, Field<WrittenShare>)>,
 }
 
-/// How the vendor counts. One that starts anew in each window is the same as a sliding one: a bucket does not know
-/// when the vendor's window begins.
+/// How the vendor counts. One that starts anew in each window is the same as a sliding one: a bucket does not
+/// know when the vendor's window begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedIn {
     Bucket,
@@ -59,7 +59,8 @@ const FIELDS: [&str; 12] = [
 
 const AMOUNT: &str = "a number above 0";
 const RATE: &str = "a number of tokens a second, above 0";
-pub(super) const WINDOW: &str = "a time above 0, as in \"60s\", \"1m\" (a minute) or \"24h\", and at most \"365d\"";
+pub(super) const WINDOW: &str =
+    "a time above 0, as in \"60s\", \"1m\" (a minute) or \"24h\", and at most \"365d\"";
 const JITTER: &str = "a time, as in \"170ms\" or \"1s\"";
 const SHARE: &str =
     "a part above 0 and below 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
@@ -80,12 +81,14 @@ impl Declared {
         let limit_type = reader.field("type", limit_type);
         let capacity = reader.field("capacity", amount);
         let limit = reader.field("limit", amount);
-        let window = reader.field("window", |value| time(value).filter(|t| !t.is_zero()).ok_or_else(|| must(WINDOW)));
+        let window =
+            reader.field("window", |value| time(value).filter(|t| !t.is_zero()).ok_or_else(|| must(WINDOW)));
         let refill_rate = reader.field("refill_rate", rate);
         let counts = reader.field("counts", counts);
         let arrival_jitter = reader.field("arrival_jitter", |value| time(value).ok_or_else(|| must(JITTER)));
         let cost_per_call = reader.field("cost_per_call", |value| number(value).ok_or_else(|| must(AMOUNT)));
-        let adopt = reader.field("adopt_lower_limit", |value| value.as_bool().ok_or_else(|| must("true or false")));
+        let adopt =
+            reader.field("adopt_lower_limit", |value| value.as_bool().ok_or_else(|| must("true or false")));
         let adopt_at_least = reader.field("adopt_at_least", floor);
         let shares = reader.shares();
         let dimension = reader.required(dimension, at, "dimension = \"openai#rpm\"");
@@ -118,8 +121,10 @@ impl<'a> Reader<'a> {
     fn check_names(&mut self) {
         for key in self.table.keys().filter(|key| !FIELDS.contains(&key.get_ref().as_ref())) {
             let known = FIELDS.join(", ");
-            self.place
-                .note(key.span().start, format_args!("{}: a bucket has no such field; it has {known}", key.get_ref()));
+            self.place.note(
+                key.span().start,
+                format_args!("{}: a bucket has no such field; it has {known}", key.get_ref()),
+            );
             self.is_faulty = true;
         }
     }
@@ -149,7 +154,11 @@ impl<'a> Reader<'a> {
     fn shares(&mut self) -> Vec<(Field<String>, Field<WrittenShare>)> {
         let Some(written) = self.get("shares") else { return Vec::new() };
         let Some(table) = written.get_ref().as_table() else {
-            self.place.fault_in("shares", written.span(), "write [bucket.shares], and below it a line for each share");
+            self.place.fault_in(
+                "shares",
+                written.span(),
+                "write [bucket.shares], and below it a line for each share",
+            );
             self.is_faulty = true;
             return Vec::new();
         };
@@ -256,7 +265,9 @@ mod tests {
     /// The file of limits is read without the crate that reads settings.
     #[test]
     fn a_time_is_read_by_the_same_rule_as_a_setting() {
-        for text in ["60s", "60", "0.5", "1m 30s", "250ms", "24h", "15M", "-5", "NaN", "soon", "", "400d", "365d"] {
+        for text in
+            ["60s", "60", "0.5", "1m 30s", "250ms", "24h", "15M", "-5", "NaN", "soon", "", "400d", "365d"]
+        {
             assert_eq!(time(&DeValue::String(text.into())), crate::duration::duration(text).ok(), "{text}");
         }
         let written = |text| DeTable::parse(text).map(|table| time(table.get_ref()["time"].get_ref()));

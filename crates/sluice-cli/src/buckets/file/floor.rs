@@ -5,8 +5,8 @@ use sluice_core::{Amount, Limit, Rate};
 use super::declared::Declared;
 use super::place::{Faulty, Field, Place};
 
-/// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; slots, for concurrency. A
-/// tenth of the limit if the file states none.
+/// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; slots, for
+/// concurrency. A tenth of the limit if the file states none.
 pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Result<Option<Amount>, Faulty> {
     match &declared.adopt_at_least {
         None => Ok(declared.adopt_lower_limit.then(|| limit.default_floor())),
@@ -16,7 +16,12 @@ pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Re
 }
 
 /// The floor as the file states it: in each window, a second if the file states a refill rate, or in slots.
-fn stated(place: &Place<'_>, declared: &Declared, limit: &Limit, written: &Field<Amount>) -> Result<Amount, Faulty> {
+fn stated(
+    place: &Place<'_>,
+    declared: &Declared,
+    limit: &Limit,
+    written: &Field<Amount>,
+) -> Result<Amount, Faulty> {
     let at_least = written.value;
     if limit.is_concurrent() {
         if !at_least.is_whole() {
@@ -63,7 +68,8 @@ mod tests {
 
     #[test]
     fn a_floor_is_stated_in_the_units_of_the_limit_and_kept_a_minute() {
-        let adopts = |limit: &str, at_least: &str| parsed(&format!("{limit}\nadopt_lower_limit = true\n{at_least}"));
+        let adopts =
+            |limit: &str, at_least: &str| parsed(&format!("{limit}\nadopt_lower_limit = true\n{at_least}"));
         for (limit, default, stated, kept) in [
             (MINUTE, "50", "adopt_at_least = 100", "100"),
             (DAY, "1", "adopt_at_least = 7_200", "5"),

@@ -21,9 +21,16 @@ pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Fau
 }
 
 /// The limit of a vendor that refills continuously.
-fn bucket(place: &Place<'_>, declared: &Declared, limit_type: LimitType, cost: Cost) -> Result<Limit, Faulty> {
+fn bucket(
+    place: &Place<'_>,
+    declared: &Declared,
+    limit_type: LimitType,
+    cost: Cost,
+) -> Result<Limit, Faulty> {
     let (written, rate) = match (&declared.capacity, &declared.limit) {
-        (capacity, Some(limit)) => (capacity.as_ref().unwrap_or(limit), rate_of_limit(place, declared, limit)?),
+        (capacity, Some(limit)) => {
+            (capacity.as_ref().unwrap_or(limit), rate_of_limit(place, declared, limit)?)
+        }
         (Some(capacity), None) => (capacity, rate_of_capacity(place, declared, capacity.value)?),
         (None, None) => return Err(no_capacity(place, declared)),
     };
@@ -36,19 +43,16 @@ fn concurrent(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<Limi
     let no_window = format!("leave it out: a concurrent limit has no window and no refill_rate, {by_time}");
     // Each that does not belong here is noted.
     let windows = [&declared.window, &declared.arrival_jitter].into_iter().flatten();
-    let faults: Vec<Faulty> =
-        windows
-            .map(|written| place.fault(written, &no_window))
-            .chain(declared.counts.iter().map(|written| place.fault(written, &no_window)))
-            .chain(declared.refill_rate.iter().map(|written| {
-                place.fault(written, format_args!("leave it out: a concurrent limit has none, {by_time}"))
-            }))
-            .chain(
-                declared.limit.iter().map(|written| {
-                    place.fault(written, "write it as capacity: a concurrent limit is its number of slots")
-                }),
-            )
-            .collect();
+    let faults: Vec<Faulty> = windows
+        .map(|written| place.fault(written, &no_window))
+        .chain(declared.counts.iter().map(|written| place.fault(written, &no_window)))
+        .chain(declared.refill_rate.iter().map(|written| {
+            place.fault(written, format_args!("leave it out: a concurrent limit has none, {by_time}"))
+        }))
+        .chain(declared.limit.iter().map(|written| {
+            place.fault(written, "write it as capacity: a concurrent limit is its number of slots")
+        }))
+        .collect();
     if !faults.is_empty() {
         return Err(Faulty);
     }

@@ -85,7 +85,8 @@ impl<'a> Place<'a> {
         Faulty
     }
 
-    /// Notes that this is not TOML. For the usual reason, missing quotes, the message has the line as it should be.
+    /// Notes that this is not TOML. For the usual reason, missing quotes, the message has the line as it
+    /// should be.
     pub(super) fn note_syntax(&self, error: &Error) {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
         let written = self.text.split('\n').nth(self.line(at) - 1).unwrap_or_default().trim();
@@ -102,12 +103,13 @@ impl<'a> Place<'a> {
         self.faults.borrow().iter().all(|fault| !fault.is_syntax)
     }
 
-    /// All faults in the order of the file, a line each; `None` if there are none. Of a line that is not TOML, only
-    /// that is said, and once.
+    /// All faults in the order of the file, a line each; `None` if there are none. Of a line that is not
+    /// TOML, only that is said, and once.
     pub(super) fn failure(self) -> Option<Failure> {
         let mut faults = self.faults.into_inner();
         faults.sort_by_key(|fault| (fault.line, !fault.is_syntax));
-        faults.dedup_by(|next, first| next.line == first.line && (first.is_syntax || next.text == first.text));
+        faults
+            .dedup_by(|next, first| next.line == first.line && (first.is_syntax || next.text == first.text));
         let lines: Vec<_> =
             faults.iter().map(|Fault { line, text, .. }| format!("{}:{line}: {text}", self.name)).collect();
         (!lines.is_empty()).then(|| Failure::new(lines.join("\n")))

@@ -11,8 +11,7 @@ fn declared() -> impl Strategy<Value = String> {
         let line = value.prop_map(move |value| format!("{name} = {value}\n"));
         prop_oneof![15 => line, 1 => Just(String::new()), 1 => Just(format!("{name} = [1]\n")), 1 => "\\PC{0,12}\n"]
     };
-    let name =
-        prop_oneof![8 => "\"[a-c]#(gpt-4o#)?[rt]pm\"", 1 => "\"\\PC{0,10}\"", 1 => Just("\"lease#x\"".to_owned())];
+    let name = prop_oneof![8 => "\"[a-c]#(gpt-4o#)?[rt]pm\"", 1 => "\"\\PC{0,10}\"", 1 => Just("\"lease#x\"".to_owned())];
     let kind = prop::sample::select(vec!["\"requests\"", "\"tokens\"", "\"concurrent\"", "\"request\""]);
     let window = prop_oneof![4 => "\"[0-9]{1,3}(ms|s|m|h|d)\"", 1 => "\"\\PC{0,6}\""];
     let counts = prop::sample::select(vec!["\"bucket\"", "\"sliding\"", "\"fixed\"", "\"often\""]);
@@ -76,7 +75,9 @@ fn check(text: &str) -> Result<(), TestCaseError> {
             prop_assert!(!file.limits.is_empty());
             for (name, split) in &file.limits {
                 let limit = split.whole();
-                prop_assert!(limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity());
+                prop_assert!(
+                    limit.capacity() > Amount::ZERO && limit.cost_per_call().amount() <= limit.capacity()
+                );
                 prop_assert_eq!(limit.refill_rate().is_zero(), limit.is_concurrent());
                 prop_assert!(!limit.is_concurrent() || limit.capacity().is_whole());
                 prop_assert_eq!(file.limits.iter().filter(|(other, _)| other == name).count(), 1, "{}", name);

@@ -39,7 +39,8 @@ pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Res
 mod tests {
     use crate::buckets::file::BucketsFile;
 
-    const BUCKET: &str = "[[bucket]]\ndimension = \"a#b\"\ntype = \"requests\"\ncapacity = 100\nwindow = \"1m\"\n";
+    const BUCKET: &str =
+        "[[bucket]]\ndimension = \"a#b\"\ntype = \"requests\"\ncapacity = 100\nwindow = \"1m\"\n";
 
     fn parsed(shares: &str) -> Result<BucketsFile, String> {
         let text = format!("{BUCKET}[bucket.shares]\n{shares}\n");
@@ -48,20 +49,26 @@ mod tests {
 
     #[test]
     fn shares_are_a_part_or_a_table() {
-        let file = parsed("search = 0.5\n\"checkout/batch\" = { part = 0.1, floor = 2, background = true }").unwrap();
+        let file = parsed("search = 0.5\n\"checkout/batch\" = { part = 0.1, floor = 2, background = true }")
+            .unwrap();
         let split = &file.limits[0].1;
         let lines: Vec<_> =
             split.shares().iter().map(|share| format!("{} {}", share.name, share.limit.capacity())).collect();
         assert_eq!(lines, ["checkout/batch 10", "search 50"]);
-        assert!(split.shares()[0].background && split.shares()[0].floor.is_some() && split.shares()[1].floor.is_none());
+        assert!(
+            split.shares()[0].background
+                && split.shares()[0].floor.is_some()
+                && split.shares()[1].floor.is_none()
+        );
         assert_eq!(split.common().capacity().to_string(), "40");
     }
 
     #[test]
     fn slots_are_shared_in_whole_calls_and_adopt_no_lower_limit() {
         let slots = "[[bucket]]\ndimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\n";
-        let parse =
-            |text: &str| BucketsFile::parse("limits.toml", &format!("{slots}{text}[bucket.shares]\nsearch = 0.5\n"));
+        let parse = |text: &str| {
+            BucketsFile::parse("limits.toml", &format!("{slots}{text}[bucket.shares]\nsearch = 0.5\n"))
+        };
         let split = &parse("").unwrap().limits[0].1;
         assert_eq!(
             (split.shares()[0].limit.capacity().to_string(), split.common().capacity().to_string()),
@@ -78,8 +85,16 @@ mod tests {
             ("search = \"half\"", "limits.toml:7: search = \"half\"", "as in 0.5"),
             ("search = 1.5", "limits.toml:7: search = 1.5", "below 1"),
             ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
-            ("search = { part = 0.5, flor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
-            ("search = 0.001", "limits.toml:2: dimension = \"a#b\"", "the share search holds 0.1, and a call takes 1"),
+            (
+                "search = { part = 0.5, flor = 3 }",
+                "limits.toml:7",
+                "{ part = 0.5, floor = 10, background = true }",
+            ),
+            (
+                "search = 0.001",
+                "limits.toml:2: dimension = \"a#b\"",
+                "the share search holds 0.1, and a call takes 1",
+            ),
             ("search = 1", "limits.toml:2: dimension = \"a#b\"", "leave 0 for callers that name no share"),
         ] {
             let error = parsed(shares).unwrap_err();

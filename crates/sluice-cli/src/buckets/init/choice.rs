@@ -39,7 +39,9 @@ fn check_tier(profile: &Profile, tier: Option<&str>) -> Result<(), Failure> {
     let reason = match tier {
         None if tiers.is_empty() => return Ok(()),
         Some(tier) if tiers.iter().any(|known| known.eq_ignore_ascii_case(tier)) => return Ok(()),
-        None => format!("{vendor} has other limits in each tier: name the account's with --tier; one of: {listed}"),
+        None => format!(
+            "{vendor} has other limits in each tier: name the account's with --tier; one of: {listed}"
+        ),
         Some(_) if tiers.is_empty() => format!("{vendor} publishes no tiers: leave out --tier"),
         Some(tier) => format!("{vendor} has no tier {tier:?} that is known; use one of: {listed}"),
     };
@@ -52,7 +54,9 @@ fn unknown_model(profile: &Profile, model: &str, known: &[&str]) -> Failure {
         return Failure::new(format!("{vendor} publishes no limits by model: leave out --model {model}"));
     }
     let listed = list(known);
-    Failure::new(format!("{vendor} publishes no limits of the model {model:?} that are known; use one of: {listed}"))
+    Failure::new(format!(
+        "{vendor} publishes no limits of the model {model:?} that are known; use one of: {listed}"
+    ))
 }
 
 /// Each value once, in the order of the profile.
@@ -67,7 +71,8 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// The values as a shell takes them.
 fn list(values: &[&str]) -> String {
-    let quoted =
-        values.iter().map(|value| if value.contains(' ') { format!("{value:?}") } else { (*value).to_owned() });
+    let quoted = values
+        .iter()
+        .map(|value| if value.contains(' ') { format!("{value:?}") } else { (*value).to_owned() });
     quoted.collect::<Vec<_>>().join(", ")
 }

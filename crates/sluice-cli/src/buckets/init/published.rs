@@ -11,7 +11,8 @@ use super::entry::{self, Entry, number};
 use crate::buckets::file::counted::ARRIVAL_JITTER;
 
 const MINUTE: Duration = Duration::from_secs(60);
-pub(super) const COST_PER_CALL: &str = "# cost_per_call = 1_000    # for calls that name no cost: else an error";
+pub(super) const COST_PER_CALL: &str =
+    "# cost_per_call = 1_000    # for calls that name no cost: else an error";
 /// A window above this needs a burst: a day's calls one by one would be useless.
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -57,10 +58,14 @@ fn bucket(profile: &Profile, limit: &PublishedLimit) -> String {
         return format!("\n# {source}\n# {said}: no type of bucket counts this.\n");
     };
     match entry::name(&profile.vendor, model, metric) {
-        Ok(name) => fields(Entry::new(&name, limit_type).noted(source), limit_type, profile, limit).to_string(),
+        Ok(name) => {
+            fields(Entry::new(&name, limit_type).noted(source), limit_type, profile, limit).to_string()
+        }
         Err(reason) => {
             let model = model.unwrap_or_default();
-            format!("\n# {source}\n# {said} of {model:?}: no bucket can have this model in its name: {reason}.\n")
+            format!(
+                "\n# {source}\n# {said} of {model:?}: no bucket can have this model in its name: {reason}.\n"
+            )
         }
     }
 }
@@ -82,8 +87,9 @@ fn fields(entry: Entry, limit_type: LimitType, profile: &Profile, limit: &Publis
     if limit.counts != Counts::Bucket && limit.amount <= 1 {
         return single_calls(entry, limit.amount, window);
     }
-    let entry =
-        entry.line(format_args!("limit = {amount}")).line(format_args!("window = \"{}\"", entry::window(window)));
+    let entry = entry
+        .line(format_args!("limit = {amount}"))
+        .line(format_args!("window = \"{}\"", entry::window(window)));
     let entry = match limit.counts {
         Counts::Bucket => match profile.enforced.as_ref().filter(|_| limit_type == LimitType::Requests) {
             Some(enforced) => small_burst(entry, enforced, Some(limit.amount), window),
@@ -105,9 +111,13 @@ pub(super) fn small_burst(entry: Entry, enforced: &Enforced, amount: Option<u64>
         return entry;
     };
     let two = Amount::from_tokens(2);
-    let burst = amount.map_or(two, |amount| count(amount, window).burst(Cost::ONE).max(two).min(tokens(amount)));
+    let burst =
+        amount.map_or(two, |amount| count(amount, window).burst(Cost::ONE).max(two).min(tokens(amount)));
     entry
-        .line(format_args!("# Also enforced over {}, so a larger burst may be refused:", entry::window(*over)))
+        .line(format_args!(
+            "# Also enforced over {}, so a larger burst may be refused:",
+            entry::window(*over)
+        ))
         .line(format_args!("# {}", enforced.source))
         .line(format_args!("capacity = {burst}"))
 }
@@ -116,7 +126,9 @@ pub(super) fn small_burst(entry: Entry, enforced: &Enforced, amount: Option<u64>
 fn in_windows(entry: Entry, counts: &str, limit_type: LimitType, amount: u64, window: Duration) -> Entry {
     let entry = entry.line(format_args!("counts = \"{counts}\""));
     let why = match limit_type {
-        LimitType::Tokens => "# The tokens of the largest call: put in yours. The rest of the limit flows back.",
+        LimitType::Tokens => {
+            "# The tokens of the largest call: put in yours. The rest of the limit flows back."
+        }
         _ if window > HOUR => "# The largest burst: a tenth. The rest of the limit flows back.",
         _ => return entry,
     };
@@ -133,7 +145,12 @@ fn single_calls(entry: Entry, amount: u64, window: Duration) -> Entry {
 }
 
 fn count(amount: u64, window: Duration) -> AnyWindow {
-    AnyWindow { amount: tokens(amount), window, arrival_jitter: ARRIVAL_JITTER, clock_error: CORRECTED_CLOCK_ERROR }
+    AnyWindow {
+        amount: tokens(amount),
+        window,
+        arrival_jitter: ARRIVAL_JITTER,
+        clock_error: CORRECTED_CLOCK_ERROR,
+    }
 }
 
 /// What a bucket cannot hold is reported when the file is read.

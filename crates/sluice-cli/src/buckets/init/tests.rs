@@ -44,7 +44,8 @@ fn of_acme(profile: &Profile, models: &[&str]) -> Result<String, Failure> {
 fn limit(metric: &str, amount: u64, secs: u64) -> PublishedLimit {
     let mut limit = Vendors::builtin().all().find_map(|profile| profile.limits.first().cloned()).unwrap();
     limit.window = (secs > 0).then(|| Duration::from_secs(secs));
-    (limit.metric, limit.amount, limit.source) = (metric.to_owned(), amount, format!("https://acme.example/{metric}"));
+    (limit.metric, limit.amount, limit.source) =
+        (metric.to_owned(), amount, format!("https://acme.example/{metric}"));
     (limit.tier, limit.model, limit.counts) = (None, None, Counts::Bucket);
     limit
 }
@@ -70,8 +71,10 @@ fn tiers(profile: &Profile) -> Vec<Option<String>> {
 fn filled_in(text: &str) -> String {
     let fields = ["[[bucket]]", "dimension = ", "type = ", "limit = ", "window = ", "capacity = "];
     let active = |line: &str| {
-        let line =
-            line.strip_prefix("# ").filter(|line| fields.iter().any(|field| line.starts_with(field))).unwrap_or(line);
+        let line = line
+            .strip_prefix("# ")
+            .filter(|line| fields.iter().any(|field| line.starts_with(field)))
+            .unwrap_or(line);
         line.replace("= 0 ", "= 100 ")
     };
     text.lines().map(active).collect::<Vec<_>>().join("\n")
@@ -83,7 +86,10 @@ async fn apply(text: &str) -> usize {
     let declared = BucketsFile::parse("init.toml", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let (changes, held) = apply_all(&client, &declared).await.unwrap();
     assert!(held.is_empty(), "{held:?}");
-    assert!(changes.iter().all(|change| change.change == "created" && change.warning.is_none()), "{changes:#?}");
+    assert!(
+        changes.iter().all(|change| change.change == "created" && change.warning.is_none()),
+        "{changes:#?}"
+    );
     let again = compare(&client, &declared).await.unwrap();
     assert!(again.iter().all(|change| change.change == "unchanged"), "{again:#?}");
     changes.len()
@@ -95,7 +101,10 @@ async fn the_file_of_every_vendor_and_tier_applies_to_an_empty_table() {
         for tier in tiers(profile) {
             let text = text(&profile.vendor, tier.as_deref(), &[]);
             if profile.limits.is_empty() {
-                assert!(BucketsFile::parse("init.toml", &text).is_err(), "it has figures that nobody stated:\n{text}");
+                assert!(
+                    BucketsFile::parse("init.toml", &text).is_err(),
+                    "it has figures that nobody stated:\n{text}"
+                );
                 assert!(apply(&filled_in(&text)).await > 0);
                 continue;
             }
@@ -115,18 +124,20 @@ fn every_figure_has_its_page_above_it() {
             let buckets: Vec<_> = text.split("\n\n").skip(1).collect();
             for limit in profile.limits.iter().filter(|limit| limit.tier.is_none() || limit.tier == tier) {
                 let figure = entry::number(limit.amount);
-                let says = |line: &str| line == format!("limit = {figure}") || line == format!("capacity = {figure}");
+                let says = |line: &str| {
+                    line == format!("limit = {figure}") || line == format!("capacity = {figure}")
+                };
                 let has_page = |bucket: &&&str| bucket.starts_with(&format!("# {}\n", limit.source));
-                let is_there = buckets
-                    .iter()
-                    .filter(has_page)
-                    .any(|bucket| bucket.contains(&format!("#{}\"", limit.metric)) && bucket.lines().any(says));
+                let is_there = buckets.iter().filter(has_page).any(|bucket| {
+                    bucket.contains(&format!("#{}\"", limit.metric)) && bucket.lines().any(says)
+                });
                 assert!(
                     is_there || text.contains(&format!("# {}\n# {figure} {}", limit.source, limit.metric)),
                     "{text}"
                 );
             }
-            let bare = buckets.iter().find(|bucket| !bucket.starts_with("# https://") && !profile.limits.is_empty());
+            let bare =
+                buckets.iter().find(|bucket| !bucket.starts_with("# https://") && !profile.limits.is_empty());
             assert_eq!(bare, None);
             assert!(text.contains("the vendor's console"), "{text}");
         }
@@ -161,7 +172,10 @@ fn a_limit_that_is_enforced_over_less_than_its_minute_has_a_small_burst_and_says
     );
     let others = vec![limit("rpd", 6_000, 86_400), limit("tpm", 6_000, 60)];
     let text = of_acme(&acme(enforced, others), &[]).unwrap();
-    assert!(!text.contains("capacity"), "a day is not enforced so, and a burst must have room for tokens:\n{text}");
+    assert!(
+        !text.contains("capacity"),
+        "a day is not enforced so, and a burst must have room for tokens:\n{text}"
+    );
 }
 
 #[test]
@@ -185,9 +199,13 @@ fn a_vendor_that_counts_in_windows_has_buckets_that_do() {
 
 #[test]
 fn what_no_bucket_can_count_or_name_is_a_comment() {
-    let limits = vec![limit("ash", 7_200, 3_600), of_model("a model", limit("rpm", 5, 60)), limit("rpd", 50, 86_400)];
+    let limits =
+        vec![limit("ash", 7_200, 3_600), of_model("a model", limit("rpm", 5, 60)), limit("rpd", 50, 86_400)];
     let text = of_acme(&acme("", limits), &[]).unwrap();
-    assert!(text.contains("# https://acme.example/ash\n# 7_200 ash: no type of bucket counts this.\n"), "{text}");
+    assert!(
+        text.contains("# https://acme.example/ash\n# 7_200 ash: no type of bucket counts this.\n"),
+        "{text}"
+    );
     let unnamed = "# 5 rpm of \"a model\": no bucket can have this model in its name: it has white space";
     assert!(text.contains(unnamed), "{text}");
     assert_eq!(BucketsFile::parse("init.toml", &text).unwrap().limits.len(), 1);
@@ -226,8 +244,9 @@ fn what_is_not_known_is_answered_with_what_is() {
         limit.tier = Some(tier.to_owned());
         limit
     };
-    let limits =
-        || vec![in_tier("Free Trial", limit("rpm", 5, 60)), in_tier("Paid", of_model("m1", limit("rpm", 9, 60)))];
+    let limits = || {
+        vec![in_tier("Free Trial", limit("rpm", 5, 60)), in_tier("Paid", of_model("m1", limit("rpm", 9, 60)))]
+    };
     let tiered = acme("", limits());
     let said = |profile: &Profile, tier, models: &[&str]| {
         file_of(profile, &options("acme", tier, models)).unwrap_err().to_string()

@@ -31,7 +31,8 @@ pub(super) fn file(profile: &Profile, options: &Options) -> Result<String, Failu
     for page in pages {
         let _ = writeln!(text, "# {page}");
     }
-    let models = if options.models.is_empty() { vec![None] } else { options.models.iter().map(Some).collect() };
+    let models =
+        if options.models.is_empty() { vec![None] } else { options.models.iter().map(Some).collect() };
     for model in models {
         for example in examples(profile) {
             let _ = write!(text, "{}", example.entry(profile, model.map(String::as_str))?);
@@ -42,7 +43,8 @@ pub(super) fn file(profile: &Profile, options: &Options) -> Result<String, Failu
 
 /// The pages about the vendor's limits: those of its headers, else what the profile has.
 fn pages(profile: &Profile) -> Vec<&str> {
-    let headers = profile.quotas.iter().map(|quota| quota.source.as_str()).filter(|_| !profile.reads_standard);
+    let headers =
+        profile.quotas.iter().map(|quota| quota.source.as_str()).filter(|_| !profile.reads_standard);
     let tokens = profile.tokens.iter().map(|count| count.source.as_str());
     let failed = profile.failed.iter().map(|failed| failed.source.as_str());
     let enforced = profile.enforced.iter().map(|enforced| enforced.source.as_str());
@@ -63,7 +65,9 @@ fn examples(profile: &Profile) -> Vec<Example<'_>> {
     if profile.reads_standard {
         // No headers of its own: what most vendors limit.
         let usual = [("rpm", LimitType::Requests), ("tpm", LimitType::Tokens)];
-        return usual.map(|(metric, limit_type)| Example::new(metric.to_owned(), limit_type, MINUTE, None)).into();
+        return usual
+            .map(|(metric, limit_type)| Example::new(metric.to_owned(), limit_type, MINUTE, None))
+            .into();
     }
     let mut seen = BTreeSet::new();
     let examples = profile.quotas.iter().filter_map(example);
@@ -91,7 +95,8 @@ fn example(quota: &QuotaHeaders) -> Option<Example<'_>> {
         86_400 => "d",
         _ => "m",
     };
-    let metric = if limit_type == LimitType::Concurrent { begins.to_owned() } else { format!("{begins}{unit}") };
+    let metric =
+        if limit_type == LimitType::Concurrent { begins.to_owned() } else { format!("{begins}{unit}") };
     Some(Example::new(metric, limit_type, window, quota.limit.as_deref()))
 }
 
@@ -118,7 +123,9 @@ impl<'a> Example<'a> {
                 .line(format_args!("window = \"{}\"", entry::window(self.window)))
         };
         let entry = match (&profile.enforced, self.limit_type) {
-            (Some(enforced), LimitType::Requests) => published::small_burst(entry, enforced, None, self.window),
+            (Some(enforced), LimitType::Requests) => {
+                published::small_burst(entry, enforced, None, self.window)
+            }
             (_, LimitType::Tokens) => entry.line(published::COST_PER_CALL),
             _ => entry,
         };

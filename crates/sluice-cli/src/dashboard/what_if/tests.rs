@@ -49,7 +49,12 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
         is_inline: caller.is_none(),
     };
     let held = holders.iter().map(|(_, cost)| cost).sum();
-    BucketView { holders: holders.iter().map(holder).collect(), leases: holders.len(), held, ..bucket(kind, limit) }
+    BucketView {
+        holders: holders.iter().map(holder).collect(),
+        leases: holders.len(),
+        held,
+        ..bucket(kind, limit)
+    }
 }
 
 fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> BucketForecast {
@@ -105,7 +110,10 @@ fn what_nobody_wrote_down_is_not_made_up() {
     assert!(forecast.notes[0].contains("do not name their caller"), "{:?}", forecast.notes);
     let forecast = ask(&inline, 4.0, "search", 0.5);
     assert_eq!((forecast.least, forecast.most), (Some(2.0), Some(3.0)), "fewer calls: the ends change sides");
-    assert_eq!(forecast.formula, "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4"));
+    assert_eq!(
+        forecast.formula,
+        "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4")
+    );
 }
 
 #[test]
@@ -224,7 +232,9 @@ fn a_question_is_of_all_or_of_one_whom_a_lease_may_name() {
 
 #[test]
 fn a_factor_is_a_number_of_some_sense() {
-    for (factor, makes_sense) in [(0.0, true), (2.5, true), (-1.0, false), (f64::NAN, false), (f64::INFINITY, false)] {
+    for (factor, makes_sense) in
+        [(0.0, true), (2.5, true), (-1.0, false), (f64::NAN, false), (f64::INFINITY, false)]
+    {
         assert_eq!(Question { who: String::new(), factor }.makes_sense(), makes_sense, "{factor}");
     }
 }

@@ -38,7 +38,8 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
     assert_eq!(list("caller_actions"), CALLER);
     assert_eq!(list("heal_actions"), HEALING);
     let keys = |name: &str| -> Vec<String> {
-        let keys = policy.split_once(&format!("{name} = {{")).unwrap().1.split_once("LeadingKeys\" = [").unwrap().1;
+        let keys =
+            policy.split_once(&format!("{name} = {{")).unwrap().1.split_once("LeadingKeys\" = [").unwrap().1;
         keys.split_once(']').unwrap().0.split('"').skip(1).step_by(2).map(str::to_owned).collect()
     };
     for ((action, prefixes), (actions, on)) in
@@ -53,7 +54,9 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
 async fn a_role_with_the_policy_lacks_nothing() {
     let found = found_without("nothing", None).await;
     assert_eq!(finding_of(&found, Check::Rights), None);
-    for says in ["this role may acquire, renew and release", "this role may give back what crashed callers held"] {
+    for says in
+        ["this role may acquire, renew and release", "this role may give back what crashed callers held"]
+    {
         assert!(found.iter().any(|one| one.what == says), "{found:#?}");
     }
 }
@@ -104,7 +107,9 @@ async fn who_may_scan_and_not_write_is_not_said_to_give_back() {
     }
     let dynamo = healthy().await;
     let denied = serde_json::json!({ "Message": "explicit deny" });
-    dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
+    dynamo
+        .faults()
+        .always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
     assert!(!gives_back(&findings(&dynamo).await), "without transactions");
 }
 
@@ -121,7 +126,12 @@ async fn a_right_that_no_probe_can_tell_is_not_taken_for_granted() {
     let dynamo = healthy().await;
     dynamo.faults().always(Operation::DeleteItem, Fault::throttled());
     let found = findings(&dynamo).await;
-    assert_finding(&found, Check::Rights, Weight::Note, &["cannot tell", "dynamodb:DeleteItem", "throughput"]);
+    assert_finding(
+        &found,
+        Check::Rights,
+        Weight::Note,
+        &["cannot tell", "dynamodb:DeleteItem", "throughput"],
+    );
     assert!(found.iter().all(|one| !one.what.contains("may acquire")), "{found:#?}");
 }
 
@@ -130,7 +140,9 @@ async fn a_right_that_no_probe_can_tell_is_not_taken_for_granted() {
 async fn a_transaction_that_is_denied_by_itself_is_told() {
     let dynamo = healthy().await;
     let denied = serde_json::json!({ "Message": "explicit deny" });
-    dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
+    dynamo
+        .faults()
+        .always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
     assert_finding(&findings(&dynamo).await, Check::Rights, Weight::Problem, &["not TransactWriteItems"]);
 }
 

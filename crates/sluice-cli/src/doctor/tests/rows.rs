@@ -13,7 +13,12 @@ use super::*;
 async fn a_row_that_cannot_be_read_is_named() {
     let dynamo = healthy().await;
     set(&dynamo, RATE, &[("tokens", AttributeValue::S("many".into()))]).await;
-    assert_finding(&findings(&dynamo).await, Check::Rows, Weight::Problem, &[RATE, "cannot be read", "tokens"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Rows,
+        Weight::Problem,
+        &[RATE, "cannot be read", "tokens"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -23,7 +28,12 @@ async fn a_limit_above_the_vendors_is_told() {
     let reported =
         [("vendor_limit", number(60)), ("vendor_limit_window", number(60)), ("vendor_limit_at", number(now))];
     set(&dynamo, RATE, &reported).await;
-    assert_finding(&findings(&dynamo).await, Check::Limits, Weight::Problem, &[RATE, "a limit of 60 in 60 s"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Limits,
+        Weight::Problem,
+        &[RATE, "a limit of 60 in 60 s"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +48,12 @@ async fn leases_that_no_sweep_came_for_are_told() {
     dynamo.clock().advance(Duration::from_secs(11 * 60 - 36 - 10));
     assert_finding(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 10 min ago"]);
     dynamo.clock().advance(Duration::from_secs(13));
-    assert_finding(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Leases,
+        Weight::Problem,
+        &["1 lease ended over 11 minutes ago"],
+    );
 }
 
 /// Simulates a row that other processes write: the version in each reply is `a_second` higher for every
@@ -63,7 +78,9 @@ async fn a_bucket_near_the_ceiling_of_a_row_is_told() {
         written_at(&dynamo, writes);
         let found = finding_of(&findings(&dynamo).await, Check::HotBuckets);
         assert_eq!(found.as_ref().map(|(weight, _)| *weight), weight);
-        assert!(found.is_none_or(|(_, what)| what.contains(&format!("{RATE}: written at {writes} write units"))));
+        assert!(
+            found.is_none_or(|(_, what)| what.contains(&format!("{RATE}: written at {writes} write units")))
+        );
     }
 }
 
@@ -83,10 +100,20 @@ async fn inline_leases_that_cost_more_than_rows_or_are_too_many_are_told() {
     let dearer = findings(&with_inline_leases(120).await).await;
     assert_finding(&dearer, Check::InlineLeases, Weight::Note, &["120 inline leases", "costs 5 units"]);
     let too_many = findings(&with_inline_leases(MOST_INLINE_LEASES + 1).await).await;
-    assert_finding(&too_many, Check::InlineLeases, Weight::Problem, &["201 inline leases", "200 are the most"]);
+    assert_finding(
+        &too_many,
+        Check::InlineLeases,
+        Weight::Problem,
+        &["201 inline leases", "200 are the most"],
+    );
     let dynamo = with_inline_leases(2).await;
     set(&dynamo, SLOTS, &[("capacity", number(300))]).await;
-    assert_finding(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["allows 300 calls at once"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::InlineLeases,
+        Weight::Problem,
+        &["allows 300 calls at once"],
+    );
 }
 
 fn key_of_load() -> String {
@@ -121,7 +148,8 @@ async fn slots_that_are_taken_while_nobody_is_active_are_told() {
 async fn what_was_measured_of_a_bucket_that_is_gone_is_not_told() {
     let dynamo = loaded(Duration::from_secs(15 * 60)).await;
     dynamo.client(TABLE).ops().remove_bucket(&Dimension::new(SLOTS).unwrap()).await.unwrap();
-    let still = [("pending", number(2)), ("taken", number(2)), ("sequence", number(9)), ("outlived", number(3))];
+    let still =
+        [("pending", number(2)), ("taken", number(2)), ("sequence", number(9)), ("outlived", number(3))];
     let times = [("measured_at", number(1_709_550_000)), ("still_since", number(1_709_463_600))];
     set(&dynamo, &key_of_load(), &[&still[..], &times].concat()).await;
     let findings = findings(&dynamo).await;
@@ -139,7 +167,12 @@ async fn holders_that_outlived_their_leases_are_told() {
 async fn a_load_row_that_cannot_be_read_is_named() {
     let dynamo = healthy().await;
     set(&dynamo, &key_of_load(), &[("drain_rate", AttributeValue::S("three".into()))]).await;
-    assert_finding(&findings(&dynamo).await, Check::Rows, Weight::Note, &["load#elevenlabs#concurrent", "drain_rate"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Rows,
+        Weight::Note,
+        &["load#elevenlabs#concurrent", "drain_rate"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,11 +183,21 @@ async fn sweeps_that_no_longer_come_are_told() {
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(record.to_string()))]).await;
     assert_eq!(finding_of(&findings(&dynamo).await, Check::Sweeps), None);
     dynamo.clock().advance(Duration::from_secs(16 * 60));
-    assert_finding(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Sweeps,
+        Weight::Problem,
+        &["the last sweep was 16 min ago"],
+    );
     // A sweep ran on a machine whose clock is a day ahead.
     let ahead = SweepRecord { at: dynamo.clock().now().after(Duration::from_secs(86_400)), ..record };
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(format!("{ahead}\n{record}")))]).await;
-    assert_finding(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Sweeps,
+        Weight::Problem,
+        &["the last sweep was 16 min ago"],
+    );
     let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
     assert_finding(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
     let todo = in_a_sandbox.iter().find(|one| one.check == Check::Sweeps).and_then(|one| one.todo.as_deref());

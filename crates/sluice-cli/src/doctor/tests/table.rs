@@ -1,7 +1,8 @@
 //! Findings about the table itself.
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, KeySchemaElement, KeyType, ProvisionedThroughput, ScalarAttributeType, TimeToLiveSpecification,
+    AttributeDefinition, KeySchemaElement, KeyType, ProvisionedThroughput, ScalarAttributeType,
+    TimeToLiveSpecification,
 };
 use serde_json::{Value, json};
 use sluice_sdk::core::schema::{PURGE_AT, TTL};
@@ -31,11 +32,21 @@ async fn set_ttl(dynamo: &EmbeddedDynamo, attribute: &str, enabled: bool) {
 async fn a_table_as_terraform_makes_it_is_well() {
     let dynamo = healthy().await;
     answers(&dynamo, Operation::DescribeContinuousBackups, &backups("ENABLED"));
-    dynamo.dynamodb().update_table().table_name(TABLE).deletion_protection_enabled(true).send().await.unwrap();
+    dynamo
+        .dynamodb()
+        .update_table()
+        .table_name(TABLE)
+        .deletion_protection_enabled(true)
+        .send()
+        .await
+        .unwrap();
     let findings = findings(&dynamo).await;
     for check in [Check::Table, Check::Key, Check::Ttl, Check::Backups, Check::Protection] {
         assert_eq!(finding_of(&findings, check), None);
-        assert!(findings.iter().any(|finding| finding.check == check), "{check:?} is missing in {findings:#?}");
+        assert!(
+            findings.iter().any(|finding| finding.check == check),
+            "{check:?} is missing in {findings:#?}"
+        );
     }
 }
 
@@ -77,17 +88,25 @@ async fn what_the_engine_cannot_tell_is_a_note() {
     let found = findings(&dynamo).await;
     assert_finding(&found, Check::Backups, Weight::Note, &["this endpoint has no DescribeContinuousBackups"]);
     dynamo.faults().always(Operation::DescribeTimeToLive, Fault::throttled());
-    assert_finding(&findings(&dynamo).await, Check::Ttl, Weight::Note, &["DescribeTimeToLive failed", "throughput"]);
+    assert_finding(
+        &findings(&dynamo).await,
+        Check::Ttl,
+        Weight::Note,
+        &["DescribeTimeToLive failed", "throughput"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_key_and_too_little_throughput_are_told() {
     let dynamo = EmbeddedDynamo::new().unwrap();
     let client = dynamo.dynamodb();
-    let attribute =
-        |name: &str, kind| AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().unwrap();
-    let key = |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
-    let throughput = ProvisionedThroughput::builder().write_capacity_units(5).read_capacity_units(7).build().unwrap();
+    let attribute = |name: &str, kind| {
+        AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().unwrap()
+    };
+    let key =
+        |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
+    let throughput =
+        ProvisionedThroughput::builder().write_capacity_units(5).read_capacity_units(7).build().unwrap();
     let request = client.create_table().table_name(TABLE).provisioned_throughput(throughput);
     let request = request.attribute_definitions(attribute(KEY, ScalarAttributeType::S));
     let request = request.attribute_definitions(attribute("at", ScalarAttributeType::N));
@@ -105,7 +124,9 @@ async fn another_key_and_too_little_throughput_are_told() {
 #[tokio::test(start_paused = true)]
 async fn a_table_that_is_not_active_is_told() {
     let dynamo = healthy().await;
-    for (status, weight) in [("UPDATING", Weight::Note), ("INACCESSIBLE_ENCRYPTION_CREDENTIALS", Weight::Problem)] {
+    for (status, weight) in
+        [("UPDATING", Weight::Note), ("INACCESSIBLE_ENCRYPTION_CREDENTIALS", Weight::Problem)]
+    {
         let key = json!([{ "AttributeName": KEY, "KeyType": "HASH" }]);
         let attributes = json!([{ "AttributeName": KEY, "AttributeType": "S" }]);
         let described = json!({ "Table": {

@@ -56,8 +56,14 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 #[allow(clippy::cast_precision_loss)]
 fn line(measures: &[Measure], stage: Stage, system: &str) -> ChartLine {
-    let of = |measure: &&Measure| measure.scenario == "ample" && measure.stage == stage && measure.system == system;
-    measures.iter().filter(of).map(|measure| (measure.callers as f64, measure.grants_per_second.max(1.0))).collect()
+    let of = |measure: &&Measure| {
+        measure.scenario == "ample" && measure.stage == stage && measure.system == system
+    };
+    measures
+        .iter()
+        .filter(of)
+        .map(|measure| (measure.callers as f64, measure.grants_per_second.max(1.0)))
+        .collect()
 }
 
 type Panel<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -91,12 +97,14 @@ fn draw_panel(
             .label(system)
             .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
         chart.draw_series(line.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
-        chart.draw_series(above.into_iter().flat_map(|above| line.iter().map(move |point| (above, point))).map(
-            |(above, point)| {
-                let style = TextStyle::from(("sans-serif", 16)).color(&colour);
-                EmptyElement::at(*point) + Text::new(grouped(point.1), (-14, -above), style)
-            },
-        ))?;
+        chart.draw_series(
+            above.into_iter().flat_map(|above| line.iter().map(move |point| (above, point))).map(
+                |(above, point)| {
+                    let style = TextStyle::from(("sans-serif", 16)).color(&colour);
+                    EmptyElement::at(*point) + Text::new(grouped(point.1), (-14, -above), style)
+                },
+            ),
+        )?;
     }
     chart
         .configure_series_labels()

@@ -101,7 +101,11 @@ pub(crate) async fn compare(
             used.add_round(world, contestant, round).await;
         }
     }
-    contestants.iter().zip(used).map(|(contestant, used)| used.measure(world.stage, case, contestant.name)).collect()
+    contestants
+        .iter()
+        .zip(used)
+        .map(|(contestant, used)| used.measure(world.stage, case, contestant.name))
+        .collect()
 }
 
 impl Used {

@@ -12,7 +12,8 @@ const TICK: Duration = Duration::from_millis(250);
 
 impl Progress {
     pub(crate) fn new(steps: u64) -> Self {
-        let style = ProgressStyle::with_template("{bar:16} {pos:>2}/{len} {elapsed:>4}, {eta:>4} left  {wide_msg}");
+        let style =
+            ProgressStyle::with_template("{bar:16} {pos:>2}/{len} {elapsed:>4}, {eta:>4} left  {wide_msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉▊▋▌▍▎▏ ");
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr()).with_style(style);
         bar.enable_steady_tick(TICK);
@@ -41,7 +42,11 @@ impl Progress {
 fn left(elapsed: Duration, done: u64, all: u64) -> Option<String> {
     let each = elapsed.checked_div(u32::try_from(done).ok().filter(|done| *done > 0)?)?;
     let secs = each.saturating_mul(u32::try_from(all.saturating_sub(done)).ok()?).as_secs();
-    Some(if secs > 90 { format!("{} min", secs.div_ceil(60)) } else { format!("{} s", secs.div_ceil(10) * 10) })
+    Some(if secs > 90 {
+        format!("{} min", secs.div_ceil(60))
+    } else {
+        format!("{} s", secs.div_ceil(10) * 10)
+    })
 }
 
 #[cfg(test)]

@@ -87,14 +87,18 @@ where
     on_one_thread(true, work).await
 }
 
-async fn on_one_thread<T, Work>(is_paused: bool, work: impl FnOnce() -> Work + Send + 'static) -> Result<T, Failure>
+async fn on_one_thread<T, Work>(
+    is_paused: bool,
+    work: impl FnOnce() -> Work + Send + 'static,
+) -> Result<T, Failure>
 where
     T: Send + 'static,
     Work: Future<Output = Result<T, Failure>>,
 {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build();
         let result = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work()));
         let _ = sender.send(result);
     });

@@ -40,7 +40,8 @@ impl System for Sluice {
             several => {
                 let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
                 let request = Request::from(names);
-                let request = several.iter().fold(request, |request, (name, cost)| request.cost(name.as_str(), *cost));
+                let request =
+                    several.iter().fold(request, |request, (name, cost)| request.cost(name.as_str(), *cost));
                 self.client.acquire(request).await?
             }
         };
@@ -78,7 +79,9 @@ impl System for InLine {
         });
         match held.await {
             Ok(waited) => Ok(TakeResult::Granted { held: (), waited: Some(waited) }),
-            Err(LimitError::Refused(retry)) if retry.reason() == RetryReason::Contended => Ok(TakeResult::GaveUp),
+            Err(LimitError::Refused(retry)) if retry.reason() == RetryReason::Contended => {
+                Ok(TakeResult::GaveUp)
+            }
             Err(LimitError::Refused(retry)) => Ok(TakeResult::Refused { wait: retry.wait() }),
             Err(error) => Err(error.into()),
         }

@@ -39,7 +39,8 @@ const LEGEND: [&str; 5] = [
 
 fn scenario(measures: &[Measure]) -> Vec<String> {
     let Some(name) = measures.first().map(|measure| measure.scenario) else { return Vec::new() };
-    let (header, widths) = if name == "saturation" { (SATURATION_HEADER, SATURATION_WIDTHS) } else { (HEADER, WIDTHS) };
+    let (header, widths) =
+        if name == "saturation" { (SATURATION_HEADER, SATURATION_WIDTHS) } else { (HEADER, WIDTHS) };
     let mut lines = Vec::new();
     for stage in measures.chunk_by(|a, b| a.stage == b.stage) {
         let place = match stage.first().map(|measure| measure.stage) {
@@ -102,8 +103,9 @@ fn saturation(measure: &Measure) -> [String; 10] {
 }
 
 fn memory(measure: &Measure) -> String {
-    let growth =
-        measure.growth_kb.map_or_else(absent, |kb| format!("{}.{} MB", kb / 1_024, kb.abs() % 1_024 * 10 / 1_024));
+    let growth = measure
+        .growth_kb
+        .map_or_else(absent, |kb| format!("{}.{} MB", kb / 1_024, kb.abs() % 1_024 * 10 / 1_024));
     let count = grouped_count(measure.grants);
     format!("{:<24}{count:>11} in {:.1} s: {growth} more resident", measure.case, measure.seconds)
 }
@@ -112,7 +114,10 @@ pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
     let mut lines = Vec::new();
     if !targets.is_empty() {
         let (bold, plain) = (BOLD.render(), BOLD.render_reset());
-        lines.extend([String::new(), format!("{bold}{:<54}{:>13}{:>13}{plain}", "targets", "wanted", "measured")]);
+        lines.extend([
+            String::new(),
+            format!("{bold}{:<54}{:>13}{:>13}{plain}", "targets", "wanted", "measured"),
+        ]);
     }
     for scenario in targets.chunk_by(|a, b| a.scenario == b.scenario) {
         lines.extend(scenario.first().map(|first| first.scenario.to_owned()));
@@ -124,7 +129,10 @@ pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
             };
             let measured = target.measured.map_or_else(absent, figure);
             let (style, plain) = (style.render(), style.render_reset());
-            lines.push(format!("{style}{verdict:<8}{plain}{:<46}{:>13}{measured:>13}", target.what, target.wanted));
+            lines.push(format!(
+                "{style}{verdict:<8}{plain}{:<46}{:>13}{measured:>13}",
+                target.what, target.wanted
+            ));
         }
     }
     if targets.iter().any(|target| target.met.is_none()) {

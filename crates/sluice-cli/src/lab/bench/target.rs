@@ -43,8 +43,15 @@ impl std::fmt::Display for Wanted {
 /// Every target whose scenario was run.
 pub(crate) fn judge(measures: &[Measure]) -> Vec<Target> {
     let judge = Judge(measures);
-    [judge.ample(), judge.processes(), judge.saturation(), judge.concurrency(), judge.prefetch(), judge.memory()]
-        .concat()
+    [
+        judge.ample(),
+        judge.processes(),
+        judge.saturation(),
+        judge.concurrency(),
+        judge.prefetch(),
+        judge.memory(),
+    ]
+    .concat()
 }
 
 struct Judge<'a>(&'a [Measure]);
@@ -52,12 +59,21 @@ struct Judge<'a>(&'a [Measure]);
 impl Judge<'_> {
     fn find(&self, scenario: &str, case: &str, stage: Stage, system: &str) -> Option<&Measure> {
         self.0.iter().find(|measure| {
-            measure.scenario == scenario && measure.case == case && measure.stage == stage && measure.system == system
+            measure.scenario == scenario
+                && measure.case == case
+                && measure.stage == stage
+                && measure.system == system
         })
     }
 
     /// The target, if its scenario was run.
-    fn target(&self, scenario: &'static str, what: &str, wanted: Wanted, measured: Option<f64>) -> Option<Target> {
+    fn target(
+        &self,
+        scenario: &'static str,
+        what: &str,
+        wanted: Wanted,
+        measured: Option<f64>,
+    ) -> Option<Target> {
         self.0.iter().any(|measure| measure.scenario == scenario).then(|| Target {
             scenario,
             what: what.to_owned(),
@@ -78,13 +94,29 @@ impl Judge<'_> {
         let time_of = |than| ratio(rate(local("1 caller", than)), rate(local("1 caller", "sluice")));
         [
             target("1 caller: requests a grant", Wanted::AtMost(1.0), one.and_then(|m| m.requests_per_grant)),
-            target("1 caller: write units a grant", Wanted::AtMost(1.0), one.and_then(|m| m.write_units_per_grant)),
-            target("1 caller: times of its own update, sent bare", Wanted::AtMost(1.05), time_of("own update")),
+            target(
+                "1 caller: write units a grant",
+                Wanted::AtMost(1.0),
+                one.and_then(|m| m.write_units_per_grant),
+            ),
+            target(
+                "1 caller: times of its own update, sent bare",
+                Wanted::AtMost(1.05),
+                time_of("own update"),
+            ),
             target("1 caller: times of the lone update", Wanted::AtMost(1.05), time_of("lone update")),
             target("64 callers: times the reference", Wanted::AtLeast(200.0), faster("reference")),
             target("64 callers: times the lone update", Wanted::AtLeast(20.0), faster("lone update")),
-            target("64 callers: false refusals", Wanted::AtMost(0.0), sluice.map(|m| count(m.false_refusals))),
-            target("64 callers: requests a grant", Wanted::AtMost(0.05), sluice.and_then(|m| m.requests_per_grant)),
+            target(
+                "64 callers: false refusals",
+                Wanted::AtMost(0.0),
+                sluice.map(|m| count(m.false_refusals)),
+            ),
+            target(
+                "64 callers: requests a grant",
+                Wanted::AtMost(0.05),
+                sluice.and_then(|m| m.requests_per_grant),
+            ),
             target(
                 "512 callers: times 64 callers",
                 Wanted::AtLeast(1.0),
@@ -99,13 +131,18 @@ impl Judge<'_> {
     fn processes(&self) -> Vec<Target> {
         let alone = self.find("processes", "64 processes, 1 caller each", Stage::DynamoProfile, "sluice");
         let share = alone.map(|measure| measure.grants_per_second / CEILING);
-        let target =
-            self.target("processes", "64 processes: share of the item's ceiling", Wanted::AtLeast(0.95), share);
+        let target = self.target(
+            "processes",
+            "64 processes: share of the item's ceiling",
+            Wanted::AtLeast(0.95),
+            share,
+        );
         target.into_iter().collect()
     }
 
     fn saturation(&self) -> Vec<Target> {
-        let cases = self.0.iter().filter(|measure| measure.scenario == "saturation" && measure.system == "sluice");
+        let cases =
+            self.0.iter().filter(|measure| measure.scenario == "saturation" && measure.system == "sluice");
         let of = |measure: &Measure| {
             let target = |what: &str, wanted, measured| {
                 self.target("saturation", &format!("{}: {what}", measure.case), wanted, measured)

@@ -8,7 +8,9 @@ use sluice_sdk::core::{Amount, Bucket, Cost, Dimension, Limit, Operand, Plan, Ra
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_table::{DynamoClient, Settings, Store};
 use sluice_testkit::yardstick::{LoneUpdate, OwnUpdate, Reference};
-use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, dynamodb_at};
+use sluice_testkit::{
+    DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, dynamodb_at,
+};
 
 use super::engine::Engine;
 use super::system::Sluice;
@@ -92,7 +94,10 @@ impl World {
         let one = |_| Reference {
             dynamo: self.dynamodb(),
             table: self.table.clone(),
-            dimensions: dimensions.iter().map(|(name, cost)| ((*name).to_owned(), f64::from(*cost))).collect(),
+            dimensions: dimensions
+                .iter()
+                .map(|(name, cost)| ((*name).to_owned(), f64::from(*cost)))
+                .collect(),
             clock: self.clock.clone(),
         };
         (0..processes).map(one).collect()
@@ -100,8 +105,11 @@ impl World {
 
     /// A lone conditional update in `processes` processes.
     pub(crate) fn lone_update(&self, processes: usize, dimension: &str) -> Vec<LoneUpdate> {
-        let one =
-            |_| LoneUpdate { dynamo: self.dynamodb(), table: self.table.clone(), dimension: dimension.to_owned() };
+        let one = |_| LoneUpdate {
+            dynamo: self.dynamodb(),
+            table: self.table.clone(),
+            dimension: dimension.to_owned(),
+        };
         (0..processes).map(one).collect()
     }
 
@@ -140,7 +148,12 @@ impl World {
     }
 
     pub(crate) async fn leases(&self) -> usize {
-        self.settings().dynamodb(self.dynamodb()).ops().leases().await.map_or(usize::MAX, |leases| leases.len())
+        self.settings()
+            .dynamodb(self.dynamodb())
+            .ops()
+            .leases()
+            .await
+            .map_or(usize::MAX, |leases| leases.len())
     }
 }
 

@@ -62,7 +62,10 @@ struct AtVendor {
 pub(crate) fn about(options: &Options) -> [String; 2] {
     let callers = crew::callers(options).iter().sum::<u32>();
     [
-        format!("{} processes of {callers} callers call three vendors. A refused caller tries", options.processes),
+        format!(
+            "{} processes of {callers} callers call three vendors. A refused caller tries",
+            options.processes
+        ),
         format!("{RETRIES} times more, with backoff, as the vendors' own clients do."),
     ]
 }
@@ -110,8 +113,9 @@ impl Comparison {
 impl Side {
     fn new(Played { run, vendors, tally }: &Played) -> Self {
         let (from, to) = (run.start.micros(), run.start.after(LENGTH).micros());
-        let jobs: Vec<Job> =
-            tally.with(|reports| reports.jobs.iter().filter(|job| (from..to).contains(&job.ended)).copied().collect());
+        let jobs: Vec<Job> = tally.with(|reports| {
+            reports.jobs.iter().filter(|job| (from..to).contains(&job.ended)).copied().collect()
+        });
         let vendors = [0, 1, 2].map(|of| AtVendor::new(of, run.begin, vendors, &jobs));
         let sum = |of: fn(&AtVendor) -> usize| vendors.iter().map(of).sum::<usize>();
         let (vendor_calls, vendor_429) = (sum(|at| at.vendor_calls), sum(|at| at.vendor_429));
@@ -128,7 +132,8 @@ impl Side {
 
 impl AtVendor {
     fn new(of: usize, begin: Instant, vendors: &Vendors, jobs: &[Job]) -> Self {
-        let refused = &vendors.answers(|answers| answers.over_time(Answer::Refused, begin, LENGTH, PARTS))[of];
+        let refused =
+            &vendors.answers(|answers| answers.over_time(Answer::Refused, begin, LENGTH, PARTS))[of];
         let taken = vendors.answers(|answers| answers.over_time(Answer::Taken, begin, LENGTH, 1)[0])[of];
         let of_end = |end| jobs.iter().filter(move |job| job.of == of && job.end == end);
         let mut took: Vec<u64> = of_end(JobEnd::Done).map(|job| job.took_micros).collect();

@@ -38,8 +38,8 @@ impl Recovery {
     }
 }
 
-/// Kills a process at `at`, and looks until `end` whether the other callers give its slots back. No sweep runs
-/// while they call: a caller that is refused a slot finds what the killed process left.
+/// Kills a process at `at`, and looks until `end` whether the other callers give its slots back. No sweep
+/// runs while they call: a caller that is refused a slot finds what the killed process left.
 pub(crate) async fn play(
     dynamo: &EmbeddedDynamo,
     crew: &mut Crew,
@@ -81,7 +81,8 @@ pub(crate) async fn play(
     Ok(recovery)
 }
 
-/// Kills the process with SIGKILL, once it has told of a grant; returns when. `None` if it was granted nothing.
+/// Kills the process with SIGKILL, once it has told of a grant; returns when. `None` if it was granted
+/// nothing.
 async fn crash(crew: &mut Crew, n: usize, end: Instant) -> Result<Option<Instant>, Failure> {
     let tally = crew.tally();
     while Instant::now() < end {
@@ -94,8 +95,8 @@ async fn crash(crew: &mut Crew, n: usize, end: Instant) -> Result<Option<Instant
     Ok(None)
 }
 
-/// The leases of the killed process: those of the moment of the crash that nobody has given back when the calls of all
-/// others have ended. (In a crowd a lease is in its bucket's row, and names no holder.)
+/// The leases of the killed process: those of the moment of the crash that nobody has given back when the
+/// calls of all others have ended. (In a crowd a lease is in its bucket's row, and names no holder.)
 async fn left_by_crashed(dynamo: &EmbeddedDynamo, crashed_at: Instant) -> Result<BTreeSet<String>, Failure> {
     // Requests that the process had sent may still arrive.
     sleep_until(crashed_at + Duration::from_millis(50)).await;

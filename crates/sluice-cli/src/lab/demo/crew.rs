@@ -81,7 +81,14 @@ impl Crew {
         let (mut processes, mut listeners) = (Vec::new(), Vec::new());
         for n in 0..options.processes as usize {
             let mut command = Command::new(&program);
-            command.arg("demo-worker").args(["--process", &n.to_string(), "--name", &name(n), "--vendor", vendor]);
+            command.arg("demo-worker").args([
+                "--process",
+                &n.to_string(),
+                "--name",
+                &name(n),
+                "--vendor",
+                vendor,
+            ]);
             command.args(["--side", &named(&side)]);
             command.arg("--callers").args(callers(options).map(|callers| callers.to_string()));
             command.args(["--start", &run.start.micros().to_string()]);
@@ -92,7 +99,11 @@ impl Crew {
             // Refusals and cool-downs are warnings, but expected here: the summary has them, not the bars.
             let level = std::env::var("SLUICE_LOG_LEVEL").unwrap_or_else(|_| "ERROR".into());
             command.env("SLUICE_LOG_LEVEL", level);
-            command.env("SLUICE_ENDPOINT_URL", endpoint).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+            command
+                .env("SLUICE_ENDPOINT_URL", endpoint)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true);
             let mut process = command.spawn()?;
             if let Some(lines) = process.stdout.take() {
                 listeners.push(tokio::spawn(listen(n, lines, tally.clone())));

@@ -14,7 +14,12 @@ pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
     starts_by: Some("anthropic#requests"),
-    tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: 150, counts: Counts::Used }),
+    tokens: Some(TokensOfACall {
+        limit: "anthropic#tokens",
+        used: (50, 150),
+        reserved: 150,
+        counts: Counts::Used,
+    }),
 };
 
 /// The second vendor's API. It allows less than the buckets grant, and even less later.
@@ -22,7 +27,12 @@ pub(crate) const OPENAI: Api = Api {
     path: "/openai",
     limits: &["openai#requests", "openai#tokens"],
     starts_by: None,
-    tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: 400, counts: Counts::Reserved }),
+    tokens: Some(TokensOfACall {
+        limit: "openai#tokens",
+        used: (100, 300),
+        reserved: 400,
+        counts: Counts::Reserved,
+    }),
 };
 
 /// The third vendor's API. It accepts fewer calls at once than the bucket grants, and is busy for a while.
@@ -75,8 +85,8 @@ impl TokensOfACall {
     }
 }
 
-/// Anthropic counts calls and tokens in any window of this length. The callers are compared over one window: without
-/// Sluice they may use all of it at once, and then get no more than with Sluice.
+/// Anthropic counts calls and tokens in any window of this length. The callers are compared over one window:
+/// without Sluice they may use all of it at once, and then get no more than with Sluice.
 pub(crate) const WINDOW_SECS: u32 = 6;
 /// Calls that the vendor accepts in a window.
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 360;
@@ -153,7 +163,10 @@ mod tests {
     fn what_the_bucket_allows_and_what_may_arrive_late_fit_the_window() {
         let longest = f64::from(WINDOW_SECS) + ARRIVES_WITHIN.as_secs_f64();
         let calls = f64::from(REQUEST_BURST) + REQUEST_RATE * longest;
-        assert!(calls <= f64::from(REQUESTS_PER_WINDOW) && calls > f64::from(REQUESTS_PER_WINDOW) - 1.0, "{calls}");
+        assert!(
+            calls <= f64::from(REQUESTS_PER_WINDOW) && calls > f64::from(REQUESTS_PER_WINDOW) - 1.0,
+            "{calls}"
+        );
         let tokens = TOKEN_BURST + TOKEN_RATE * longest;
         assert!(tokens <= f64::from(TOKENS_PER_WINDOW), "{tokens}");
     }

@@ -1,8 +1,8 @@
-//! What the machine could not do, by the probes of all processes: a promise that was missed because nobody got the
-//! processor in time is not Sluice's.
+//! What the machine could not do, by the probes of all processes: a promise that was missed because nobody
+//! got the processor in time is not Sluice's.
 //!
-//! One rule: a time that Sluice has to keep counts without the spans in which a process that had to act was due to run
-//! and did not. What is still too long is Sluice's.
+//! One rule: a time that Sluice has to keep counts without the spans in which a process that had to act was
+//! due to run and did not. What is still too long is Sluice's.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ const STALL: Duration = Duration::from_secs(1);
 /// What the probes saw.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// For each caller process: when it, or the process of the vendors and of the table, was kept from running.
+    /// For each caller process: when it, or the process of the vendors and of the table, was kept from
+    /// running.
     processes: Vec<Spans>,
     /// When any process was.
     any: Spans,
@@ -74,7 +75,8 @@ impl Machine {
         let late = |seen: &'_ [Lateness]| seen.iter().flat_map(|seen| seen.late.clone()).collect::<Vec<_>>();
         let each: Vec<Vec<Late>> = processes.iter().map(|process| late(process)).collect();
         let all = || each.iter().flatten().chain(&demo.late);
-        let moved = processes.iter().flatten().chain([demo]).map(|seen| seen.clock_moved_micros).max().unwrap_or(0);
+        let moved =
+            processes.iter().flatten().chain([demo]).map(|seen| seen.clock_moved_micros).max().unwrap_or(0);
         let worst = all().map(|late| late.came - late.due).max().unwrap_or(0);
         Self {
             processes: each.iter().map(|late| Spans::of(late.iter().chain(&demo.late))).collect(),
@@ -112,14 +114,15 @@ impl Machine {
         (self.worst >= STALL).then(|| format!("a process stood still for {:.1} s", self.worst.as_secs_f64()))
     }
 
-    /// If a share of at least `wanted` was not reached, but would have been in the time that the machine left.
+    /// If a share of at least `wanted` was not reached, but would have been in the time that the machine
+    /// left.
     pub(crate) fn left_no_time_for(&self, share: f64, wanted: f64, from: i64, to: i64) -> Option<String> {
         let left = self.share_left(from, to);
         (share >= wanted * left).then(|| format!("it let the callers run {:.0} % of the time", left * 100.0))
     }
 
-    /// Whether it took longer to hear of something than the machine explains: `from` when it happened, `to` when
-    /// somebody had still not heard of it, and `room` for what is on the way.
+    /// Whether it took longer to hear of something than the machine explains: `from` when it happened, `to`
+    /// when somebody had still not heard of it, and `room` for what is on the way.
     pub(crate) fn not_heard(&self, from: i64, to: i64, room: Duration) -> bool {
         let net = self.net(from, to);
         net > room || net > between(from, to) / 2

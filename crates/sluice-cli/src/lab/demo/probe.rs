@@ -1,5 +1,6 @@
-//! How late the machine runs what is due: a task that sleeps, and notes how much later than it asked for it wakes up.
-//! Knows nothing of Sluice, so that what the machine cannot do is not taken for what Sluice does wrong.
+//! How late the machine runs what is due: a task that sleeps, and notes how much later than it asked for it
+//! wakes up. Knows nothing of Sluice, so that what the machine cannot do is not taken for what Sluice does
+//! wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ pub(crate) struct Late {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Lateness {
     pub(crate) late: Vec<Late>,
-    /// The farthest that the clock of the day moved against the clock that only runs forward, in microseconds.
+    /// The farthest that the clock of the day moved against the clock that only runs forward, in
+    /// microseconds.
     pub(crate) clock_moved_micros: u64,
 }
 
@@ -61,7 +63,8 @@ impl Probe {
 
     fn note(&self, late: Duration, came: Timestamp, moved: Duration) {
         let mut seen = self.0.lock();
-        seen.clock_moved_micros = seen.clock_moved_micros.max(u64::try_from(moved.as_micros()).unwrap_or(u64::MAX));
+        seen.clock_moved_micros =
+            seen.clock_moved_micros.max(u64::try_from(moved.as_micros()).unwrap_or(u64::MAX));
         if late >= LISTED {
             let micros = i64::try_from(late.as_micros()).unwrap_or(i64::MAX);
             seen.late.push(Late { due: came.micros().saturating_sub(micros), came: came.micros() });

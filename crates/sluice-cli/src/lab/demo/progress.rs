@@ -72,7 +72,8 @@ impl Announcer {
             } else {
                 let choice = anstream::AutoStream::choice(&std::io::stderr());
                 let plain = matches!(choice, anstream::ColorChoice::Never);
-                let text = if plain { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
+                let text =
+                    if plain { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
                 let _ = bars.println(text);
             }
         }

@@ -67,7 +67,8 @@ impl Summary {
     ) -> Self {
         let Played { run, vendors, tally } = played;
         let (requests, slots, errors, last_error) = tally.with(|reports| {
-            let sum = |count: fn(&super::worker::DemoReport) -> u64| reports.last.iter().map(count).sum::<u64>();
+            let sum =
+                |count: fn(&super::worker::DemoReport) -> u64| reports.last.iter().map(count).sum::<u64>();
             let last_error = reports.last.iter().find_map(|report| report.last_error.clone());
             (sum(|r| r.dynamodb_requests), sum(|r| r.granted), sum(|r| r.errors), last_error)
         });
@@ -116,7 +117,10 @@ impl Summary {
             (format!("anthropic: {}", self.anthropic.title()), self.anthropic.claims(run, machine).into()),
             (format!("openai: {}", self.openai.title()), self.openai.claims(run, machine).into()),
             (format!("elevenlabs: {}", self.elevenlabs.title()), self.elevenlabs.claims().into()),
-            ("a process was killed".into(), vec![self.healed(run, recovery, machine), end, self.left(machine)]),
+            (
+                "a process was killed".into(),
+                vec![self.healed(run, recovery, machine), end, self.left(machine)],
+            ),
             (self.before_after.title(), vec![self.fewer_429s(machine.share_left(from, to))]),
         ]
     }
@@ -134,14 +138,17 @@ impl Summary {
     fn healed(&self, run: &Run, recovery: &Recovery, machine: &Machine) -> Claim {
         let Self { crashed_holders: held, slots_restored, recovery_secs, .. } = self;
         if *held == 0 {
-            return Claim::not_shown("the process held no slot when it was killed, so nothing had to come back".into());
+            return Claim::not_shown(
+                "the process held no slot when it was killed, so nothing had to come back".into(),
+            );
         }
         let time = recovery_secs.map_or_else(|| "not all".into(), |secs| format!("in {secs:.1} s"));
         let text = format!("slots held: {held}; refused callers gave back {slots_restored} of them, {time}");
         let looked = recovery.crashed_at.zip(recovery.looked_until);
         let net = looked.map(|(from, to)| machine.net(run.unix_micros(from), run.unix_micros(to)));
         let is_short = net.is_none_or(|net| net < HEALED_WITHIN);
-        Claim::of(text, recovery_secs.is_some()).unless(is_short.then(|| "the machine left too little time".into()))
+        Claim::of(text, recovery_secs.is_some())
+            .unless(is_short.then(|| "the machine left too little time".into()))
     }
 
     fn left(&self, machine: &Machine) -> Claim {
@@ -170,7 +177,8 @@ impl Summary {
     }
 
     fn print_requests(&self) {
-        let Self { acquire_p50_ms: p50, acquire_p99_ms: p99, dynamodb_requests_per_grant: requests, .. } = self;
+        let Self { acquire_p50_ms: p50, acquire_p99_ms: p99, dynamodb_requests_per_grant: requests, .. } =
+            self;
         anstream::println!(
             "{BOLD}acquire{BOLD:#} p50 {p50:.1} ms, p99 {p99:.1} ms, {requests:.1} DynamoDB requests a call"
         );
@@ -214,7 +222,9 @@ fn wrapped(text: &str) -> Vec<String> {
     for word in text.split(' ') {
         match lines.last_mut() {
             Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= MOST => *line += &format!(" {word}"),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= MOST => {
+                *line += &format!(" {word}")
+            }
             _ => lines.push(word.into()),
         }
     }

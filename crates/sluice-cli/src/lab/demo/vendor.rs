@@ -126,7 +126,8 @@ async fn takes(millis: (u64, u64)) {
 }
 
 fn headers<const N: usize>(pairs: [(&'static str, String); N]) -> HeaderMap {
-    let valid = pairs.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(&value).ok()?)));
+    let valid =
+        pairs.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(&value).ok()?)));
     valid.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
 }
 

@@ -155,7 +155,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     });
     let now = Clock::system().now();
     sleep(Timestamp::from_micros(options.start).since(now)).await;
-    let callers = options.callers.iter().enumerate().flat_map(|(api, callers)| (0..*callers).map(move |_| api));
+    let callers =
+        options.callers.iter().enumerate().flat_map(|(api, callers)| (0..*callers).map(move |_| api));
     let callers: Vec<_> = callers
         .map(|api| {
             let worker = Arc::clone(&worker);
@@ -181,7 +182,8 @@ pub(crate) async fn run(options: Options) -> Ended {
 
 /// A client as any product would build it, with its requests counted.
 fn client(name: &str, meter: &Meter) -> Result<Client, Failure> {
-    let endpoint = std::env::var("SLUICE_ENDPOINT_URL").map_err(|_| Failure::new("SLUICE_ENDPOINT_URL is not set"))?;
+    let endpoint =
+        std::env::var("SLUICE_ENDPOINT_URL").map_err(|_| Failure::new("SLUICE_ENDPOINT_URL is not set"))?;
     let dynamo = dynamodb_at(&endpoint, meter.clone(), Faults::default());
     Ok(Client::builder(TABLE).lease_ttl(LEASE_TTL).caller(name).dynamodb(dynamo))
 }
@@ -212,7 +214,8 @@ impl Worker {
     }
 
     fn report(&self, meter: &Meter) {
-        let Counts { waiting, granted, refused, lowered, errors, last_error, acquire_micros, jobs } = &self.counts;
+        let Counts { waiting, granted, refused, lowered, errors, last_error, acquire_micros, jobs } =
+            &self.counts;
         let report = DemoReport {
             waiting: [0, 1, 2].map(|api: usize| waiting[api].load(Relaxed)),
             granted: granted.load(Relaxed),

@@ -26,7 +26,8 @@ pub(super) async fn follow(dynamo: &EmbeddedDynamo, table: &str) {
     }
 }
 
-/// Sweeps too, as the reconciler does every few minutes: what crashed holders held is back when their leases have ended.
+/// Sweeps too, as the reconciler does every few minutes: what crashed holders held is back when their leases
+/// have ended.
 async fn obey(line: &str, dynamo: &EmbeddedDynamo, table: &str) -> Result<String, Failure> {
     let by = moved_by(line).map_err(Failure::new)?;
     dynamo.clock().advance(by);

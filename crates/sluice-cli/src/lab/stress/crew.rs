@@ -64,7 +64,8 @@ impl Crew {
             }
             Ok(reports)
         };
-        let still_running = || Err(Failure::new("the processes did not end in time, so that nothing is judged"));
+        let still_running =
+            || Err(Failure::new("the processes did not end in time, so that nothing is judged"));
         timeout_at(late, all).await.unwrap_or_else(|_| still_running())
     }
 }
@@ -79,7 +80,7 @@ async fn report(n: usize, process: &mut Child) -> Result<Figures, Failure> {
     if !status.success() {
         return Err(Failure::new(format!("process {n} ended with {status}, so that nothing is judged")));
     }
-    let report: StressReport =
-        serde_json::from_str(&text).map_err(|error| Failure::new(format!("the report of process {n}: {error}")))?;
+    let report: StressReport = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("the report of process {n}: {error}")))?;
     report.failure.map_or(Ok(report.figures), |failure| Err(Failure::new(failure)))
 }

@@ -18,7 +18,11 @@ impl Parts {
     /// Names the files, and checks now that the history can be written; its old contents stay until new
     /// contents replace them.
     pub(crate) fn beside(history: &Path, processes: u32) -> Result<Self, Failure> {
-        File::options().append(true).create(true).open(history).map_err(|error| cannot_write(history, &error))?;
+        File::options()
+            .append(true)
+            .create(true)
+            .open(history)
+            .map_err(|error| cannot_write(history, &error))?;
         let part = |n: u32| {
             let mut name = history.as_os_str().to_owned();
             name.push(format!(".part-{}", n + 1));
@@ -36,7 +40,8 @@ impl Parts {
         self.merge_all(limits).map_err(|error| cannot_write(&self.history, &error))
     }
 
-    /// Judges the history. All processes run on this machine and read one clock, so no clock error is allowed for.
+    /// Judges the history. All processes run on this machine and read one clock, so no clock error is allowed
+    /// for.
     pub(crate) fn judge(&self) -> Result<Verdict, Failure> {
         Ok(check_files(&[&self.history], 0)?)
     }

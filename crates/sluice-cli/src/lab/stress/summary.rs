@@ -34,7 +34,12 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(options: &Options, reports: Vec<Figures>, lasted: Duration, verdict: Option<Verdict>) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        reports: Vec<Figures>,
+        lasted: Duration,
+        verdict: Option<Verdict>,
+    ) -> Self {
         let sum = |count: fn(&Figures) -> u64| reports.iter().map(count).sum::<u64>();
         let (grants, refusals, errors) = (sum(|r| r.grants), sum(|r| r.refusals), sum(|r| r.errors));
         let without_table = sum(|r| r.without_table);
@@ -67,7 +72,9 @@ impl Summary {
         let Self { grants, grants_per_second, refusals, without_table, errors, seconds, .. } = self;
         let (bold, plain) = (BOLD.render(), BOLD.render_reset());
         println!();
-        anstream::println!("{bold}grants{plain}   {grants} in {seconds:.1} s, {grants_per_second:.1} a second");
+        anstream::println!(
+            "{bold}grants{plain}   {grants} in {seconds:.1} s, {grants_per_second:.1} a second"
+        );
         anstream::println!("{bold}refusals{plain} {refusals}; errors {errors}");
         anstream::println!(
             "{bold}acquire{plain}  p50 {:.1} ms, p99 {:.1} ms (of granted acquires)",

@@ -141,7 +141,9 @@ impl Crowd {
             stop: Timestamp::from_micros(options.stop),
             stopped: stopped(),
             figures: Mutex::default(),
-            history: Mutex::new(part.map(|file| Writer::new(File::create(file)?, Header::new(0))).transpose()?),
+            history: Mutex::new(
+                part.map(|file| Writer::new(File::create(file)?, Header::new(0))).transpose()?,
+            ),
             next_id: AtomicU64::new(1),
         })
     }
@@ -184,12 +186,15 @@ impl Crowd {
             let mut figures = locked(&self.figures);
             figures.grants += 1;
             figures.without_table += u64::from(!rests_on_table);
-            figures.acquire_micros.push(u64::try_from(granted_at.since(asked_at).as_micros()).unwrap_or(u64::MAX));
+            figures
+                .acquire_micros
+                .push(u64::try_from(granted_at.since(asked_at).as_micros()).unwrap_or(u64::MAX));
         }
         let mut released = Vec::new();
         if rests_on_table {
             self.write(&granted(&id, (&self.name, self.share.as_deref()), &grant, (asked_at, granted_at)))?;
-            // Also of a rate, whose tokens stay spent: a run in which grants and releases are not equal is not whole.
+            // Also of a rate, whose tokens stay spent: a run in which grants and releases are not equal is
+            // not whole.
             released.extend(grant.dimensions().map(ToString::to_string));
         }
         sleep(grant.start_at().since(now()) + Duration::from_micros(fastrand::u64(HOLD_MICROS))).await;

@@ -44,7 +44,8 @@ pub(super) struct Worker {
     told: watch::Receiver<Told>,
     reports: mpsc::UnboundedSender<CrashReport>,
     dice: fastrand::Rng,
-    /// Counts the names that it has had: what became of a lease that nobody knows of must not be mistaken for its next.
+    /// Counts the names that it has had: what became of a lease that nobody knows of must not be mistaken for
+    /// its next.
     names: u32,
     client: Client,
     held: Option<Grant>,
@@ -76,7 +77,8 @@ const fn tries_again(number: u32) -> bool {
 }
 
 fn client(endpoint: &str, number: u32, names: u32) -> Client {
-    let settings = Client::builder(table::name()).lease_ttl(Duration::from_secs(1)).caller(caller(number, names));
+    let settings =
+        Client::builder(table::name()).lease_ttl(Duration::from_secs(1)).caller(caller(number, names));
     settings.max_retries(if tries_again(number) { 8 } else { 0 }).dynamodb(table::dynamo(endpoint))
 }
 
@@ -90,7 +92,17 @@ impl Worker {
     ) -> Self {
         let client = client(endpoint, number, 0);
         let endpoint = endpoint.to_owned();
-        Self { number, endpoint, told, reports, dice, names: 0, client, held: None, report: CrashReport::new() }
+        Self {
+            number,
+            endpoint,
+            told,
+            reports,
+            dice,
+            names: 0,
+            client,
+            held: None,
+            report: CrashReport::new(),
+        }
     }
 
     /// Works and rests as it is told, until nobody tells it any more; then it gives back what it holds.
@@ -100,7 +112,8 @@ impl Worker {
             if told != Told::Work {
                 let report = std::mem::replace(&mut self.report, CrashReport::new());
                 self.reports.send(report).ok();
-                // Once a trial, though it may sleep through the work until the next: that is not the same trial.
+                // Once a trial, though it may sleep through the work until the next: that is not the same
+                // trial.
                 if self.told.wait_for(|now| *now != told).await.is_err() {
                     break;
                 }

@@ -98,11 +98,17 @@ impl<'a, 't> Draft<'a, 't> {
         let free = self.bucket.tokens().plus(back).min(self.most_free(dead));
         let there = self.leases.map_or(0, InlineLeases::len) + self.taken.len();
         let gone = self.released.len() + self.dead.len() + dead.len();
-        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves()) && there < MOST_INLINE_LEASES + gone
+        free.minus(self.cost_taken()) >= take.cost.amount().plus(take.leaves())
+            && there < MOST_INLINE_LEASES + gone
     }
 
     /// At most `most` leases that have ended and that nothing else in this write concerns.
-    fn takeable(&self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) -> impl Iterator<Item = Removed<'a>> {
+    fn takeable(
+        &self,
+        wanted: &[InlineTake],
+        most: usize,
+        cutoff: Timestamp,
+    ) -> impl Iterator<Item = Removed<'a>> {
         let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
         let ended = self.leases.into_iter().flat_map(move |all| all.ended(cutoff));
         let counted = most_counted(self.bucket.limit().capacity());
@@ -121,7 +127,8 @@ impl<'a, 't> Draft<'a, 't> {
     /// How long to wait. Nobody knows when a holder will release, but the end of the next lease is known.
     fn wait(&self, now: Timestamp) -> Duration {
         let over = |(_, lease): (&LeaseId, &InlineLease)| lease.ends.get().after(CLOCK_ERROR);
-        let next = self.leases.into_iter().flat_map(InlineLeases::iter).map(over).filter(|over| *over >= now).min();
+        let next =
+            self.leases.into_iter().flat_map(InlineLeases::iter).map(over).filter(|over| *over >= now).min();
         next.map_or(NO_SLOT_WAIT, |over| NO_SLOT_WAIT.min(over.since(now) + Duration::from_micros(1)))
     }
 

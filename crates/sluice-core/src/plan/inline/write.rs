@@ -11,8 +11,8 @@ use crate::bucket::FARTHEST_MARK;
 use crate::lease::LeaseId;
 use crate::limit::LimitType;
 use crate::schema::{
-    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_BORROWED_BY, INLINE_COST, INLINE_ENDS,
-    LEASES, LIMIT_TYPE, SERVED, TOKENS, VERSION, WAITED_UNTIL,
+    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, INLINE_BORROWED_BY, INLINE_COST,
+    INLINE_ENDS, LEASES, LIMIT_TYPE, SERVED, TOKENS, VERSION, WAITED_UNTIL,
 };
 use crate::statement::{AttributeNames, Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -77,8 +77,8 @@ impl Wording {
 impl Draft<'_, '_> {
     /// The write, with a condition for each interleaving that would make it wrong:
     ///
-    /// - `#limit_type = :concurrent`: the bucket was removed, and this write would create a row; or the bucket
-    ///   was recreated as a rate bucket.
+    /// - `#limit_type = :concurrent`: the bucket was removed, and this write would create a row; or the
+    ///   bucket was recreated as a rate bucket.
     pub(super) fn update(&self, now: Timestamp) -> Option<Update> {
         if self.released.is_empty() && self.dead.is_empty() && self.taken.is_empty() {
             return None;
@@ -101,10 +101,10 @@ impl Draft<'_, '_> {
 
     /// The slots, and the counters that every write changes.
     ///
-    /// - `#capacity = :read_capacity AND #tokens < :above`, if slots become free: a resize between the reading
-    ///   and this write, after which the room would be judged by the wrong capacity; a slot that another
-    ///   client already restored (`tokens`). Less than a millionth, the noise of a client that counts in
-    ///   floats, takes no room, because a reading does not show it.
+    /// - `#capacity = :read_capacity AND #tokens < :above`, if slots become free: a resize between the
+    ///   reading and this write, after which the room would be judged by the wrong capacity; a slot that
+    ///   another client already restored (`tokens`). Less than a millionth, the noise of a client that counts
+    ///   in floats, takes no room, because a reading does not show it.
     /// - The same for every write that takes over or reclaims, with what others hold left out of the room: an
     ///   ended lease states more than it took, and slots that others hold would exist a second time.
     /// - The same and `#tokens >= :read_tokens`, if there is no room for all: slots were taken or given back
@@ -149,14 +149,14 @@ impl Draft<'_, '_> {
 
     /// The grants.
     ///
-    /// - `#tokens >= :need`: others took the slots since the reading, or those that a caller who borrows leaves; or a
-    ///   resize left the bucket below zero, and slots that come back cannot be granted (then `:need` may be below
-    ///   zero itself).
+    /// - `#tokens >= :need`: others took the slots since the reading, or those that a caller who borrows
+    ///   leaves; or a resize left the bucket below zero, and slots that come back cannot be granted (then
+    ///   `:need` may be below zero itself).
     /// - `#blocked_until`: a cool-down began.
     /// - `#waited_until`, if a caller borrows: callers of the share wait since, and the slot is theirs.
-    /// - `#served = :read_served`, if a grant passes over numbers of others: others passed over the same, and numbers
-    ///   after them would be passed over whose callers wait. (What is counted otherwise is soon made good if it is
-    ///   wrong, and not worth a failed write.)
+    /// - `#served = :read_served`, if a grant passes over numbers of others: others passed over the same, and
+    ///   numbers after them would be passed over whose callers wait. (What is counted otherwise is soon made
+    ///   good if it is wrong, and not worth a failed write.)
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();
         if moved.granted == Amount::ZERO {
@@ -202,8 +202,8 @@ impl Draft<'_, '_> {
     /// - `attribute_not_exists(#leases)`: another process created the map since the reading, and its leases
     ///   would be lost.
     /// - `attribute_exists(#leases)`: the bucket was recreated, and there is no map to put a lease into.
-    ///   DynamoDB answers that with an error and not with the row. If the write removes a lease, the condition
-    ///   on that lease checks this already.
+    ///   DynamoDB answers that with an error and not with the row. If the write removes a lease, the
+    ///   condition on that lease checks this already.
     fn leases(&self, wording: &mut Wording) {
         wording.attributes.push(LEASES);
         for released in &self.released {
@@ -215,7 +215,8 @@ impl Draft<'_, '_> {
             wording.attributes.push(INLINE_ENDS);
         }
         for dead in &self.dead {
-            let (id, seen) = (wording.id(dead.id), wording.value(&ENDS_READ, Operand::number(&dead.lease.ends)));
+            let (id, seen) =
+                (wording.id(dead.id), wording.value(&ENDS_READ, Operand::number(&dead.lease.ends)));
             wording.remove(id);
             Wording::add(&mut wording.condition, &[" AND #leases.", id, ".#ends = ", seen]);
         }
@@ -268,7 +269,10 @@ pub fn renew_inline(key: String, id: &LeaseId, ends: Timestamp) -> Update {
             "SET #leases.#lease0.#ends = :ends, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
         ),
         condition: Cow::Borrowed("#leases.#lease0.#ends <= :ends"),
-        names: AttributeNames { entries: leases, ..AttributeNames::of(&[LEASES, INLINE_ENDS, VERSION, COUNTED]) },
+        names: AttributeNames {
+            entries: leases,
+            ..AttributeNames::of(&[LEASES, INLINE_ENDS, VERSION, COUNTED])
+        },
     };
     let values = alloc::vec![
         (":ends", Operand::number(ends.ceil_to_second())),

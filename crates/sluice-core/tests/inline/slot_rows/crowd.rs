@@ -1,12 +1,12 @@
-//! Operators who want other limits and other shares, and callers that take, wait, borrow and give back. Each acts by
-//! readings that may be old.
+//! Operators who want other limits and other shares, and callers that take, wait, borrow and give back. Each
+//! acts by readings that may be old.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Exact, Limit, Plan, ShareName, SlotPlanner, SlotRows,
-    SlotShare, SlotStep, Split, Timestamp, Update, Write, give_back, mark_waiting,
+    Amount, Bucket, Change, Cost, DeclaredShare, Dimension, Exact, Limit, Plan, ShareName, SlotPlanner,
+    SlotRows, SlotShare, SlotStep, Split, Timestamp, Update, Write, give_back, mark_waiting,
 };
 
 use super::{NOW, SHARES, Table, counted};
@@ -57,19 +57,26 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A limit with up to three shares, each with room for a call.
 fn splits() -> impl Strategy<Value = Split> {
     let share = proptest::option::of((1_u8..=5, proptest::option::of(0_i32..=2), any::<bool>()));
-    (3_i32..=12, 1_i32..=2, proptest::array::uniform3(share)).prop_filter_map("no room", |(capacity, call, shares)| {
-        let call = Cost::new(Amount::from_tokens(call)).unwrap();
-        let declared = SHARES.iter().zip(shares).filter_map(|(name, share)| {
-            let (part, floor, background) = share?;
-            let (name, part) = (ShareName::new(name).unwrap(), format!("0.{part}").parse().unwrap());
-            Some(DeclaredShare { name, part, floor: floor.map(Amount::from_tokens), background })
-        });
-        Split::new(Limit::concurrent(Amount::from_tokens(capacity), call).ok()?, &declared.collect::<Vec<_>>()).ok()
-    })
+    (3_i32..=12, 1_i32..=2, proptest::array::uniform3(share)).prop_filter_map(
+        "no room",
+        |(capacity, call, shares)| {
+            let call = Cost::new(Amount::from_tokens(call)).unwrap();
+            let declared = SHARES.iter().zip(shares).filter_map(|(name, share)| {
+                let (part, floor, background) = share?;
+                let (name, part) = (ShareName::new(name).unwrap(), format!("0.{part}").parse().unwrap());
+                Some(DeclaredShare { name, part, floor: floor.map(Amount::from_tokens), background })
+            });
+            Split::new(
+                Limit::concurrent(Amount::from_tokens(capacity), call).ok()?,
+                &declared.collect::<Vec<_>>(),
+            )
+            .ok()
+        },
+    )
 }
 
-/// What an operator does first: a limit without shares is changed by one write, if the row names none either. In the
-/// middle of a change it goes by [`SlotRows::next`].
+/// What an operator does first: a limit without shares is changed by one write, if the row names none either.
+/// In the middle of a change it goes by [`SlotRows::next`].
 fn planned(reading: &SlotRows, to: &Split, now: Timestamp) -> SlotStep {
     if reading.common.slot_shares().is_empty() && to.shares().is_empty() {
         let is_done = reading.common.limit() == to.whole();
@@ -131,7 +138,10 @@ impl Crowd {
             Step::TimePasses => self.now = self.now.after(Duration::from_secs(1)),
         }
         let after = counted(&self.table);
-        assert!(after <= before.max(most), "{after} at once may be in use, {before} before, {most} are wanted");
+        assert!(
+            after <= before.max(most),
+            "{after} at once may be in use, {before} before, {most} are wanted"
+        );
     }
 
     fn row(&self, nth: usize) -> Bucket {
@@ -155,14 +165,17 @@ impl Crowd {
     /// As `lane/slot_lines` does: the names, then the row of a lender.
     fn looks(&self, own: usize, lender: usize, cost: i32) -> Option<Loan> {
         let names = self.table.bucket(&name()).unwrap();
-        let own = names.slot_shares().get(own % (names.slot_shares().len() + 1)).map(|share| share.name.clone());
+        let own =
+            names.slot_shares().get(own % (names.slot_shares().len() + 1)).map(|share| share.name.clone());
         let lenders = names.slot_lenders(own.as_ref());
         let (lender, leaves) = lenders.get(lender % lenders.len().max(1))?;
         let row = lender.map_or(name(), |share: &SlotShare| share.row.clone());
         let reading = self.table.bucket(&row)?;
         let cost = Cost::new(Amount::from_tokens(cost)).unwrap();
         let planner = SlotPlanner::new(&reading);
-        let Plan::Write(total) = planner.judge(cost, Amount::ZERO, Some(*leaves), self.now) else { return None };
+        let Plan::Write(total) = planner.judge(cost, Amount::ZERO, Some(*leaves), self.now) else {
+            return None;
+        };
         let write = planner.write(total, Some(total.plus(*leaves)), self.now);
         Some(Loan { write, row, cost: total, leaves: *leaves, planned_at: self.now })
     }
@@ -187,7 +200,8 @@ impl Crowd {
         assert!(self.table.apply(&[Write::Update(back)]), "there is always room for what was taken");
     }
 
-    /// One operator is left, and comes to its end, whatever the others left behind: calls end, others begin in open lines.
+    /// One operator is left, and comes to its end, whatever the others left behind: calls end, others begin
+    /// in open lines.
     fn ends(&mut self) {
         let last = self.splits[0].clone();
         let most = last.whole().capacity();
@@ -196,7 +210,9 @@ impl Crowd {
             let step = planned(&self.table.read(&last), &last, self.now);
             match step {
                 SlotStep::Done => break,
-                SlotStep::Wait(slots) if self.held.is_empty() => panic!("it waits for {slots} slots that nobody holds"),
+                SlotStep::Wait(slots) if self.held.is_empty() => {
+                    panic!("it waits for {slots} slots that nobody holds")
+                }
                 SlotStep::Wait(_) => self.gives_back(0),
                 step => assert!(self.writes(&step), "nobody is in the way: {step:?}"),
             }
@@ -212,7 +228,8 @@ impl Crowd {
         }
         let rows = self.table.rows().map(|row| (row.dimension().to_string(), row.tokens(), *row.limit()));
         let wanted = |row: Dimension, limit: &Limit| (row.to_string(), limit.capacity(), *limit);
-        let shares = last.shares().iter().map(|share| wanted(name().of_share(&share.name).unwrap(), &share.limit));
+        let shares =
+            last.shares().iter().map(|share| wanted(name().of_share(&share.name).unwrap(), &share.limit));
         let all: Vec<_> = std::iter::once(wanted(name(), last.common())).chain(shares).collect();
         assert_eq!(rows.collect::<Vec<_>>(), all, "each row is there, full, and no other");
         assert!(self.table.bucket(&name()).unwrap().is_split_as(&last));

@@ -36,8 +36,8 @@ fn held_with(inner: &Arc<Inner>, slots: &[Dimension]) -> Vec<HeldBucket> {
 
 impl Client {
     /// Whether the calling code runs inside of a slot of this concurrency limit: in the closure of a
-    /// [`slot`](Self::slot) that this client or a clone of it runs. Who waits there for one more slot of the same
-    /// limit may wait for himself.
+    /// [`slot`](Self::slot) that this client or a clone of it runs. Who waits there for one more slot of the
+    /// same limit may wait for himself.
     #[must_use]
     pub fn is_inside_slot(&self, dimension: &str) -> bool {
         is_held(&self.inner, dimension)
@@ -46,7 +46,11 @@ impl Client {
     /// Runs `call` as code inside of slots of these concurrency limits
     /// ([`Slot::concurrency_limits`](crate::Slot::concurrency_limits)): for a program whose slots are known
     /// to its own runtime, as that of another language, and not to the task that calls the SDK.
-    pub fn inside_slots<F: Future>(&self, slots: &[Dimension], call: F) -> impl Future<Output = F::Output> + use<F> {
+    pub fn inside_slots<F: Future>(
+        &self,
+        slots: &[Dimension],
+        call: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
         HELD.scope(held_with(&self.inner, slots), call)
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a closure in a slot: waits for its start, and gives back what the slot held, however the closure ends.
+//! Runs a closure in a slot: waits for its start, and gives back what the slot held, however the closure
+//! ends.
 
 use std::sync::Arc;
 
@@ -24,20 +25,25 @@ impl SlotBuilder {
     /// within the process, and kept while a start is booked. Tokens are taken last, so that none is kept long
     /// before its use.
     ///
-    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check fails) should
-    /// report the reply first, by [`Slot::reply`] or [`Slot::used`]. The tokens of a failed call go back, as by
-    /// [`Grant::failed`](crate::Grant::failed), unless a reply with a status of success was reported: a vendor
-    /// that counted them would be called above its limit. A recorded use counts however the closure ends.
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check fails)
+    /// should report the reply first, by [`Slot::reply`] or [`Slot::used`]. The tokens of a failed call go
+    /// back, as by [`Grant::failed`](crate::Grant::failed), unless a reply with a status of success was
+    /// reported: a vendor that counted them would be called above its limit. A recorded use counts however
+    /// the closure ends.
     ///
-    /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. A slot inside of
-    /// another slot of the same concurrency bucket is an error ([`RequestError::Nested`](crate::RequestError::Nested)).
+    /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. A slot inside
+    /// of another slot of the same concurrency bucket is an error
+    /// ([`RequestError::Nested`](crate::RequestError::Nested)).
     ///
     /// # Errors
-    /// The closure's own error; or a [`LimitError`]: [`Refused`](LimitError::Refused) if no start is available
-    /// within the wait, [`TimedOut`](LimitError::TimedOut) if the call outlasts its time,
-    /// [`Closed`](LimitError::Closed) if the client is closed meanwhile. A failed release
-    /// is logged and is not an error: the sweep gives the slot back.
-    pub async fn run<T, E: From<LimitError>>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, E> {
+    /// The closure's own error; or a [`LimitError`]: [`Refused`](LimitError::Refused) if no start is
+    /// available within the wait, [`TimedOut`](LimitError::TimedOut) if the call outlasts its time,
+    /// [`Closed`](LimitError::Closed) if the client is closed meanwhile. A failed release is logged and is
+    /// not an error: the sweep gives the slot back.
+    pub async fn run<T, E: From<LimitError>>(
+        self,
+        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.run_once(call).await.0
     }
 
@@ -136,7 +142,8 @@ impl<T, E> Ran<T, E> {
 
 fn slots_of(grant: &Grant) -> Vec<(Dimension, Option<ShareName>)> {
     let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
-    let of = |part: &Part| (part.entry.asked().clone(), part.entry.share_of().map(|(_, share)| share.clone()));
+    let of =
+        |part: &Part| (part.entry.asked().clone(), part.entry.share_of().map(|(_, share)| share.clone()));
     slots.map(of).collect()
 }
 

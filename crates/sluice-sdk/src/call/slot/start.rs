@@ -69,9 +69,9 @@ impl SlotBuilder {
 
 impl SlotBuilder {
     /// Waits for the start, and returns the grant: for a call whose end is in another function or task. The
-    /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone, and
-    /// [`max_call`](Self::max_call) is an error. Callers wait in one queue with those of [`run`](Self::run), so a
-    /// loop over `acquire` is never needed.
+    /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone,
+    /// and [`max_call`](Self::max_call) is an error. Callers wait in one queue with those of
+    /// [`run`](Self::run), so a loop over `acquire` is never needed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -97,11 +97,11 @@ impl SlotBuilder {
         Ok(grant)
     }
 
-    /// Waits for the start, and requests a reply that comes in pieces: `open` sends the request, and may report
-    /// the head of its reply ([`Grant::reply`]). The grant is kept, and renewed, until the stream has ended or is
-    /// dropped: see [`Grant::stream`]. If `open` fails, the grant is given back with its tokens, as by
-    /// [`Grant::failed`]. Times limit the wait alone: [`GrantedStream::idle_timeout`] ends a stream that nobody
-    /// reads.
+    /// Waits for the start, and requests a reply that comes in pieces: `open` sends the request, and may
+    /// report the head of its reply ([`Grant::reply`]). The grant is kept, and renewed, until the stream has
+    /// ended or is dropped: see [`Grant::stream`]. If `open` fails, the grant is given back with its tokens,
+    /// as by [`Grant::failed`]. Times limit the wait alone: [`GrantedStream::idle_timeout`] ends a stream
+    /// that nobody reads.
     ///
     /// ```
     /// # use futures_util::Stream;

@@ -37,7 +37,8 @@ const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 const FRESH_READING: Duration = Duration::from_millis(250);
 
 /// How often a caller that waits for the end of a cool-down reads the row, because an operator may have ended
-/// it. A smaller value learns of that sooner, and costs more reads: at most one in this time for each process.
+/// it. A smaller value learns of that sooner, and costs more reads: at most one in this time for each
+/// process.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long these reads may delay a start: a read takes a fifth of it.
@@ -169,7 +170,9 @@ impl<'a> StartWait<'a> {
     async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Result<(Vec<Ask>, Vec<Ask>), NoStart> {
         let concurrent: Vec<bool> = match wants_waiting(self.inner, &asks, self.terms(Duration::ZERO)).await {
             Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
-            Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
+            Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => {
+                vec![false; asks.len()]
+            }
             Err(setback) => return Err(NoStart::Refused(setback.refusal()?)),
         };
         let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
@@ -231,8 +234,9 @@ impl<'a> StartWait<'a> {
         Ok(held.take())
     }
 
-    /// Sleeps until the bucket may be asked again. After a cool-down, each caller asks for tokens at an instant
-    /// of its own, before it books: tokens that are booked and used later would count in a later window.
+    /// Sleeps until the bucket may be asked again. After a cool-down, each caller asks for tokens at an
+    /// instant of its own, before it books: tokens that are booked and used later would count in a later
+    /// window.
     async fn wait_out(&self, retry: &RetryIn) {
         if retry.reason != RetryReason::CoolingDown {
             return sleep(retry.wait).await;
@@ -265,7 +269,9 @@ impl<'a> StartWait<'a> {
     fn spread_slots(&self, held: &UnusedGrant, asked_at: Timestamp) -> Duration {
         let now = self.inner.now();
         let ended = held.entries().iter().filter_map(|entry| entry.reading()?.bucket.blocked_until()).max();
-        let Some(ended) = ended.filter(|ended| *ended > asked_at && *ended <= now) else { return Duration::ZERO };
+        let Some(ended) = ended.filter(|ended| *ended > asked_at && *ended <= now) else {
+            return Duration::ZERO;
+        };
         spread_after_cool_down(ended.since(asked_at), None, self.left()).saturating_sub(now.since(ended))
     }
 

@@ -30,7 +30,8 @@ pub(super) async fn carry(inner: &Arc<Inner>, mut held: UnusedGrant, rest: Vec<W
     let (for_task, dimension) = (Arc::clone(inner), latest.clone());
     // On its own task: if it were cut off half way, nobody would know whether the row has the tokens.
     let ticket =
-        tokio::spawn(boxed(async move { put(&for_task, parts, (rest, of_rest), &dimension, now).await })).await;
+        tokio::spawn(boxed(async move { put(&for_task, parts, (rest, of_rest), &dimension, now).await }))
+            .await;
     // If the runtime shuts down, there is no ticket: the tokens refill.
     let ticket = finished(ticket).unwrap_or(Err(NoTicket::NotWritten));
     // If the clock was set back since the write, the ticket's start is earlier than the grant's. The ticket
@@ -48,8 +49,9 @@ async fn put(
 ) -> Result<Ticket, NoTicket> {
     let short = too_short(&parts);
     let share = parts.iter().find_map(|part| part.payer().share.clone()).or(of_rest);
-    let is_kept =
-        |part: &Part| part.start_at > now && receipt(part).is_some() && !short.contains(&part.entry.dimension);
+    let is_kept = |part: &Part| {
+        part.start_at > now && receipt(part).is_some() && !short.contains(&part.entry.dimension)
+    };
     let (kept, early): (Parts, Parts) = parts.into_iter().partition(is_kept);
     rest.extend(early.iter().map(|part| (part.entry.dimension.clone(), part.cost)));
     let row = TicketRow::book(inner.config.lease_ids.next_ticket(), kept.iter().filter_map(receipt));

@@ -129,7 +129,11 @@ impl Client {
         })
     }
 
-    async fn redeem_when_due(&self, ticket: &Ticket, asking: TaskTrackerToken) -> Result<Redeemed, RedeemError> {
+    async fn redeem_when_due(
+        &self,
+        ticket: &Ticket,
+        asking: TaskTrackerToken,
+    ) -> Result<Redeemed, RedeemError> {
         // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {
             if ticket.start_at() > now {
@@ -197,12 +201,13 @@ enum Redemption {
 
 async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, RedeemError> {
     let began = Instant::now();
-    let entries: Vec<Arc<Entry>> = ticket.dimensions().iter().map(|dimension| inner.entry(dimension)).collect();
+    let entries: Vec<Arc<Entry>> =
+        ticket.dimensions().iter().map(|dimension| inner.entry(dimension)).collect();
     let key = ticket.key();
     let (row, buckets) = tokio::join!(inner.store.read(&key), read(inner, &entries));
     let Some(row) = row? else { return Ok(Redemption::Not(Redeemed::Spent)) };
-    let row =
-        TicketRow::read(&Attributes(&row)).map_err(|source| RedeemError::CorruptTicket { key: key.clone(), source })?;
+    let row = TicketRow::read(&Attributes(&row))
+        .map_err(|source| RedeemError::CorruptTicket { key: key.clone(), source })?;
     if !row.is_good() {
         return Ok(Redemption::Not(Redeemed::Spent));
     }
@@ -253,12 +258,15 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, Redee
 ///   again.
 /// - A crash between this write and the claim: the ticket is still good. Tokens of the rest refill, and slots
 ///   come back when their leases end.
-/// - The reply to the claim is lost for good: the rest is given back, and the ticket may be spent, as a ticket
-///   without a rest.
+/// - The reply to the claim is lost for good: the rest is given back, and the ticket may be spent, as a
+///   ticket without a rest.
 async fn take_rest(inner: &Arc<Inner>, row: &TicketRow) -> Result<Option<Outcome>, AcquireError> {
     let share = || Payer::Named(row.share().cloned());
-    let ask =
-        |(dimension, cost): &(Dimension, Cost)| Ask { dimension: dimension.clone(), cost: Some(*cost), share: share() };
+    let ask = |(dimension, cost): &(Dimension, Cost)| Ask {
+        dimension: dimension.clone(),
+        cost: Some(*cost),
+        share: share(),
+    };
     let asks: Vec<Ask> = row.rest().iter().map(ask).collect();
     if asks.is_empty() {
         return Ok(None);
@@ -367,8 +375,9 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
 
 fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Grant {
     let now = inner.now();
-    let part =
-        |receipt: RateReceipt| Part::from_stock(inner.entry_of(receipt.dimension(), receipt.share()), receipt, now);
+    let part = |receipt: RateReceipt| {
+        Part::from_stock(inner.entry_of(receipt.dimension(), receipt.share()), receipt, now)
+    };
     let parts = receipts.into_iter().map(part).collect();
     Grant::of(Arc::clone(inner), parts, now, took)
 }

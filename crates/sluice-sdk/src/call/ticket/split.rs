@@ -54,8 +54,9 @@ pub(super) fn may_book(want: &Want, now: Timestamp) -> bool {
     span(want, now).is_some()
 }
 
-/// Whether a ticket can hold `want`: tokens that stay below the brim for long enough, and no slots. Others are
-/// not booked: the booking would have to be given back, and callers that book behind it would prevent that.
+/// Whether a ticket can hold `want`: tokens that stay below the brim for long enough, and no slots. Others
+/// are not booked: the booking would have to be given back, and callers that book behind it would prevent
+/// that.
 pub(super) fn is_bookable(want: &Want) -> bool {
     !want.concurrent && bucket(want).is_none_or(|bucket| is_good_for_long(&bucket, want.cost))
 }

@@ -77,7 +77,8 @@ async fn clean(shared: Weak<Shared>, interval: Duration, mut stopped: Gone) {
             () = tokio::time::sleep(interval) => {}
         }
         // The tracker is not held meanwhile: if it is dropped, its grants are dropped with it at once.
-        let Some((counts, stale)) = shared.upgrade().map(|shared| (Arc::clone(&shared.counts), shared.take_stale()))
+        let Some((counts, stale)) =
+            shared.upgrade().map(|shared| (Arc::clone(&shared.counts), shared.take_stale()))
         else {
             break;
         };

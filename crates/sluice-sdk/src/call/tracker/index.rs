@@ -158,7 +158,8 @@ impl<P> Index<P> {
 
     /// Takes out all reservations of a request, oldest first.
     pub(super) fn take_request(&mut self, request: &str) -> Vec<HeldReservation<P>> {
-        let mut ids: Vec<_> = self.requests.remove(request).into_iter().flat_map(HashMap::into_values).collect();
+        let mut ids: Vec<_> =
+            self.requests.remove(request).into_iter().flat_map(HashMap::into_values).collect();
         ids.sort_unstable();
         let taken = ids.into_iter().filter_map(|id| self.held.remove(&id)).collect();
         self.compact_where_due();

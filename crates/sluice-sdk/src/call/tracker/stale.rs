@@ -47,7 +47,8 @@ pub(super) async fn release(counts: Arc<StaleCounts>, stale: Vec<Tracked>) -> St
     if stale.is_empty() {
         return StaleReport::default();
     }
-    let releases: Vec<_> = stale.into_iter().map(|tracked| release_one(Arc::clone(&counts), tracked)).collect();
+    let releases: Vec<_> =
+        stale.into_iter().map(|tracked| release_one(Arc::clone(&counts), tracked)).collect();
     let mut total = StaleReport::default();
     let many = u64::try_from(releases.len()).unwrap_or(u64::MAX);
     let Ok(released) = in_parallel(releases).await else { return StaleReport { failed: many, ..total } };
@@ -72,7 +73,9 @@ async fn release_one(counts: Arc<StaleCounts>, Tracked { reservation, grant }: T
         }
     }
     counts.add(report);
-    for (outcome, grants) in [("given_back", report.given_back), ("late", report.late), ("failed", report.failed)] {
+    for (outcome, grants) in
+        [("given_back", report.given_back), ("late", report.late), ("failed", report.failed)]
+    {
         telemetry::tracker_released(outcome, grants);
     }
     report

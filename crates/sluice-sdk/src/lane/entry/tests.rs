@@ -19,7 +19,10 @@ fn a_bucket_that_is_only_met_takes_little() {
     assert!(!lanes.contains(&true), "{lanes:?}");
     assert_eq!(entry.extensions.len(), 0);
     let bytes = size_of::<Entry>();
-    assert!(bytes <= 512, "{bytes} bytes each: is what was added needed by every bucket, `Lazy`, or an extension?");
+    assert!(
+        bytes <= 512,
+        "{bytes} bytes each: is what was added needed by every bucket, `Lazy`, or an extension?"
+    );
 }
 
 const NOW: Timestamp = Timestamp::from_micros(1_709_550_000_000_000);
@@ -75,7 +78,8 @@ fn a_start_that_was_left_keeps_its_entry_until_it_is_past() {
         sluice_core::Rate::per(sluice_core::Amount::from_tokens(2), Duration::from_secs(60)).unwrap(),
         Cost::ONE,
     );
-    let receipt = sluice_core::RateReceipt::new(Bucket::full(entry.dimension.clone(), limit.unwrap(), NOW), Cost::ONE);
+    let receipt =
+        sluice_core::RateReceipt::new(Bucket::full(entry.dimension.clone(), limit.unwrap(), NOW), Cost::ONE);
     let start_at = NOW.after(Duration::from_secs(10));
     entry.abandon(Part { start_at, ..Part::from_stock(Arc::clone(&entry), receipt, NOW) });
     drop(entry);
@@ -105,7 +109,8 @@ fn ten_thousand_sets_keep_memory_bounded_and_the_lane_of_who_is_in_line() {
 #[test]
 fn the_lane_of_a_set_goes_with_its_entries() {
     let cache = of_at_most(2);
-    let lane = Arc::downgrade(&cache.row_lane(&["a", "b"].map(|name| cache.entry(&named(name), None, || NOW))));
+    let lane =
+        Arc::downgrade(&cache.row_lane(&["a", "b"].map(|name| cache.entry(&named(name), None, || NOW))));
     (0..9).for_each(|n| drop(cache.entry(&named(n), None, || NOW)));
     assert!(lane.upgrade().is_none());
 }

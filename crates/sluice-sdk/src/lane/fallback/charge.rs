@@ -1,5 +1,5 @@
-//! After an outage: what the process granted by itself is taken from the table. The vendor counts those calls, and the
-//! table would grant as many again.
+//! After an outage: what the process granted by itself is taken from the table. The vendor counts those
+//! calls, and the table would grant as many again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::lane::settle::{self, SettleError};
 /// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The task, one for a client. It does not keep the client: what a client that is closed or dropped has not charged
-/// refills. If its runtime ends, the next grant begins another.
+/// The task, one for a client. It does not keep the client: what a client that is closed or dropped has not
+/// charged refills. If its runtime ends, the next grant begins another.
 struct Charge {
     inner: Weak<Inner>,
 }
@@ -76,8 +76,8 @@ impl Charge {
     }
 }
 
-/// Takes from the table what a bucket of the process has granted. Returns the bucket if that failed without effect and
-/// may be tried again.
+/// Takes from the table what a bucket of the process has granted. Returns the bucket if that failed without
+/// effect and may be tried again.
 async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
     let cost = local.spent(inner.now())?;
     let (dimension, spent) = (&local.entry.dimension, cost.amount());
@@ -105,8 +105,8 @@ fn may_try_again(error: &SettleError) -> bool {
 }
 
 impl Fallback {
-    /// Removes the buckets of rate limits, and returns those of which something was granted that has not refilled.
-    /// Slots stay: their holders give them back here.
+    /// Removes the buckets of rate limits, and returns those of which something was granted that has not
+    /// refilled. Slots stay: their holders give them back here.
     fn take_spent(&self, now: Timestamp) -> Vec<(LineKey, Local)> {
         let mut buckets = self.buckets.lock();
         // If all slots are free, it is the same as a bucket that was never met.

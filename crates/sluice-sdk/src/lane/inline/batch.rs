@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Bucket, Cost, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, NO_SLOT_WAIT,
-    Reason, Refusal, ReleaseAnswer, Serves, Timestamp,
+    Bucket, Cost, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId,
+    NO_SLOT_WAIT, Reason, Refusal, ReleaseAnswer, Serves, Timestamp,
 };
 use sluice_ops::Released;
 use sluice_table::{Resend, StoreError, Written};
@@ -97,7 +97,8 @@ impl round::Batch for InlineBatch<'_> {
         self.answer_held(&reading.bucket, now);
         let draft = self.plan(&reading.bucket, now);
         if draft.passes_over && !has_read {
-            // Slots that nobody takes were free for a while by an earlier look. By now somebody has them, most likely.
+            // Slots that nobody takes were free for a while by an earlier look. By now somebody has them,
+            // most likely.
             return refresh(self.inner, self.entry).await.map(|_| Step::Read);
         }
         let began = Instant::now();
@@ -129,7 +130,9 @@ impl round::Batch for InlineBatch<'_> {
                 self.entry.apply_write(Arc::new(bucket), now);
                 Ok(self.settle(draft, has_read, began.elapsed()))
             }
-            Written::ConditionFailed(Some(row)) => apply_read(self.inner, self.entry, &row).map(|_| Step::Overtaken),
+            Written::ConditionFailed(Some(row)) => {
+                apply_read(self.inner, self.entry, &row).map(|_| Step::Overtaken)
+            }
             Written::ConditionFailed(None) => {
                 let error = unknown(self.inner, self.entry);
                 self.no_bucket(&Err(error));
@@ -213,7 +216,8 @@ impl InlineBatch<'_> {
     /// then send nothing, and the slot would stay taken until the lease ends.
     fn settle(&mut self, draft: InlineDraft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
-        let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
+        let mut waiters: Vec<Option<InlineWaiter>> =
+            std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
         let mut served = 0;
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
@@ -258,7 +262,8 @@ impl InlineBatch<'_> {
                 InlineAnswer::NeverSatisfiable { capacity } => {
                     let InlineAsk::Take { cost, .. } = &waiter.ask else { continue };
                     let (dimension, cost) = (self.entry.dimension.clone(), *cost);
-                    let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity, share: None };
+                    let error =
+                        AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity, share: None };
                     waiter.answer(InlineOutcome::Taken(Err(error)));
                 }
                 _ => waiters[*at] = Some(waiter),
@@ -285,7 +290,9 @@ impl InlineBatch<'_> {
     /// Lets the callers that stay draw their numbers.
     fn keep_turns(&self) {
         let Some((waiting, Setback::Refused(retry))) = &self.waiting else { return };
-        let Some(reading) = self.entry.reading().filter(|_| retry.reason == RetryReason::NoFreeSlot) else { return };
+        let Some(reading) = self.entry.reading().filter(|_| retry.reason == RetryReason::NoFreeSlot) else {
+            return;
+        };
         let count = waiting.iter().filter(|waiter| waiter.ask.takes()).count();
         if count > 0 {
             slot_wait::keep_turns(self.inner, self.entry, &reading.bucket, count, self.inner.now());
@@ -349,7 +356,8 @@ impl InlineBatch<'_> {
     /// Handles a write without an answer, which may be applied at any time: notes each lease that the write
     /// grants as unconfirmed, and marks its releases as doubted.
     fn note_unconfirmed(&mut self, draft: &InlineDraft) {
-        let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
+        let granted =
+            draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
             let InlineAsk::Take { id, cost, .. } = &self.waiters[at].ask else { continue };
             let made = UnconfirmedLease::new(self.inner, self.entry, id.clone(), *cost);

@@ -116,7 +116,10 @@ fn processes_that_wait_for_the_end_of_a_cool_down_do_not_look_in_the_same_instan
     ));
     let looks: Vec<_> = (0..100).map(|_| Poll::default().next(&why, of(Some(100)))).collect();
     let (first, last) = (looks.iter().min().unwrap(), looks.iter().max().unwrap());
-    assert!(*first >= Duration::from_millis(300) && *last <= Duration::from_millis(700), "{first:?} {last:?}");
+    assert!(
+        *first >= Duration::from_millis(300) && *last <= Duration::from_millis(700),
+        "{first:?} {last:?}"
+    );
     assert!(*last - *first >= Duration::from_millis(200), "{first:?} {last:?}");
 }
 
@@ -132,6 +135,7 @@ fn starts_after_a_cool_down_are_spread_over_a_tenth_of_the_wait_a_second_at_most
     assert!((190..=200).contains(&longest(60_000, None, 400)), "half of the time that is left");
     assert_eq!(longest(60_000, None, 0), 0);
     let two = Amount::from_tokens(2);
-    let fast = Limit::rate(LimitType::Requests, two, Rate::per(two, Duration::from_millis(34)).unwrap(), Cost::ONE);
+    let fast =
+        Limit::rate(LimitType::Requests, two, Rate::per(two, Duration::from_millis(34)).unwrap(), Cost::ONE);
     assert!((32..=34).contains(&longest(60_000, fast.as_ref().ok(), 30_000)), "its refill spreads them");
 }

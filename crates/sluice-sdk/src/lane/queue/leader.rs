@@ -36,7 +36,11 @@ impl<Q, A> Leader<Q, A> {
         self.next_of(most, |_| true).await
     }
 
-    async fn next_of(&mut self, most: usize, counts: impl Fn(&Waiter<Q, A>) -> bool) -> Option<Vec<Waiter<Q, A>>> {
+    async fn next_of(
+        &mut self,
+        most: usize,
+        counts: impl Fn(&Waiter<Q, A>) -> bool,
+    ) -> Option<Vec<Waiter<Q, A>>> {
         let (mut here, was_busy) = {
             let queue = self.lane.queue();
             (queue.waiting.len(), queue.was_busy)

@@ -48,7 +48,8 @@ async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
     let mut idle = Box::pin(lane.join(1, service(&gate)).answer());
     while !lane.queue().waiting.is_empty() {
-        let is_pending = std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending()));
+        let is_pending =
+            std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending()));
         assert!(is_pending.await);
         tokio::task::yield_now().await;
     }

@@ -62,12 +62,14 @@ impl round::Batch for RowBatch<'_> {
             return Ok(Step::Served);
         }
         let now = self.inner.now();
-        let unread: Vec<_> = self.entries.iter().filter(|entry| is_unread(entry, now)).map(Arc::clone).collect();
+        let unread: Vec<_> =
+            self.entries.iter().filter(|entry| is_unread(entry, now)).map(Arc::clone).collect();
         if !unread.is_empty() {
             return refresh_all(self.inner, &unread).await.map(|()| Step::Read);
         }
         let now = self.inner.time().await?;
-        let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>() else {
+        let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>()
+        else {
             // While the time was read, another caller of this process learned that a reading is not valid.
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
@@ -147,7 +149,9 @@ impl RowBatch<'_> {
             }
             let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
             match self.inner.store.update(&repair.update, Resend::Always).await? {
-                Written::Applied(row) | Written::ConditionFailed(Some(row)) => apply_read(self.inner, entry, &row)?,
+                Written::Applied(row) | Written::ConditionFailed(Some(row)) => {
+                    apply_read(self.inner, entry, &row)?
+                }
                 Written::ConditionFailed(None) => return Err(unknown(self.inner, entry)),
             };
             return Ok(true);
@@ -217,7 +221,8 @@ impl RowBatch<'_> {
         let parts = readings.iter().zip(self.entries).enumerate();
         let lease = |(at, (reading, entry)): (usize, (&BucketReading, &Arc<Entry>))| {
             let has_lease = reading.bucket.limit().is_concurrent() || self.inner.config.leases == Leases::All;
-            let lease = || Lease::new(entry.dimension.clone(), &ask.ids[at], ask.costs[at], now, ends, caller);
+            let lease =
+                || Lease::new(entry.dimension.clone(), &ask.ids[at], ask.costs[at], now, ends, caller);
             has_lease.then(lease).map(|lease| match &ask.borrows[at] {
                 Some(borrowing) => lease.borrowed(borrowing),
                 None => lease,
@@ -261,7 +266,9 @@ impl RowBatch<'_> {
     fn retries(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
         let each = self.entries.iter().zip(refusals).zip(&ask.costs);
         let refused = each.filter_map(|((entry, plan), cost)| match plan {
-            Plan::Refuse(refusal) => Some(slot_wait::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
+            Plan::Refuse(refusal) => {
+                Some(slot_wait::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal))
+            }
             _ => None,
         });
         refused.collect()
@@ -270,7 +277,9 @@ impl RowBatch<'_> {
     /// Reports each full bucket, not only the one that the caller's refusal names.
     fn report_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
-            let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
+            let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else {
+                continue;
+            };
             match waiter.ask.terms.queue_patience(self.inner.config.on_unavailable).waits_for(retry) {
                 true => self.inner.waits(entry, retry),
                 false => self.inner.refused(entry, retry),
@@ -316,7 +325,8 @@ impl RowBatch<'_> {
     /// Answers the callers of `sent` that were granted. A lease that has ended counts as a failed try.
     fn hand_out(&mut self, sent: &SentTransaction, applied: Vec<AppliedCaller<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
-        let mut waiters: Vec<Option<RowWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
+        let mut waiters: Vec<Option<RowWaiter>> =
+            std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         for applied in applied {
             let Some(mut waiter) = waiters[applied.caller.waiter].take() else { continue };
             let parts: Parts = self.parts(sent, &applied, &waiter.ask).collect();
@@ -341,14 +351,25 @@ impl RowBatch<'_> {
         if came_late { Step::Overtaken } else { Step::Served }
     }
 
-    fn parts(&self, sent: &SentTransaction, applied: &AppliedCaller<'_>, ask: &RowAsk) -> impl Iterator<Item = Part> {
+    fn parts(
+        &self,
+        sent: &SentTransaction,
+        applied: &AppliedCaller<'_>,
+        ask: &RowAsk,
+    ) -> impl Iterator<Item = Part> {
         (0..self.entries.len()).map(|at| {
             let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
             match (&applied.leases[at], after.limit().is_concurrent()) {
                 (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
                 (lease, _) => {
                     let behind = sent.totals[at].minus(applied.caller.sums_to_caller[at]);
-                    Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
+                    Part::tokens(
+                        entry,
+                        cost,
+                        RateReceipt::foreseen(after, behind, cost),
+                        sent.now,
+                        lease.clone(),
+                    )
                 }
             }
         })
@@ -356,8 +377,14 @@ impl RowBatch<'_> {
 
     /// Learns from the reasons of a cancellation. A lease under an id of our own can only come from a try
     /// whose reply was lost: it was applied, and its callers are granted.
-    fn learn(&mut self, sent: &SentTransaction, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
-        if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.cause == CancellationCause::Permanent)
+    fn learn(
+        &mut self,
+        sent: &SentTransaction,
+        reasons: &[Cancelled],
+        took: Duration,
+    ) -> Result<Step, AcquireError> {
+        if let Some(permanent) =
+            reasons.iter().find(|cancelled| cancelled.reason.cause == CancellationCause::Permanent)
         {
             return Err(AcquireError::Store(StoreError::Rejected {
                 operation: "TransactWriteItems",
@@ -381,7 +408,8 @@ impl RowBatch<'_> {
             self.entries.iter().for_each(|entry| entry.doubt());
             return Ok(step);
         }
-        for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
+        for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled))
+        {
             match &cancelled.row {
                 Some(row) => apply_read(self.inner, entry, row)?,
                 None => return Err(unknown(self.inner, entry)),

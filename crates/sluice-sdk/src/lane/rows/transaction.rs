@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, RatePlanner, SlotPlanner, Starts, Timestamp, Update, Write,
+    Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, RatePlanner, SlotPlanner, Starts, Timestamp, Update,
+    Write,
 };
 use sluice_table::{Attributes, Cancelled};
 
@@ -47,8 +48,9 @@ impl<'a> AppliedCaller<'a> {
     /// than this transaction would set. Their cost is what was taken, whatever somebody has written into the
     /// rows since. If a lease no longer exists or cannot be read, the whole counts as a failed try.
     pub(super) fn before(caller: &'a PlannedCaller, own: &[Cancelled]) -> Self {
-        let mut rows =
-            own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
+        let mut rows = own
+            .iter()
+            .map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
         let mut is_whole = true;
         let mut found = |planned: &Lease| match rows.next().flatten() {
             Some(there) => there.that_took(planned.cost()),
@@ -57,7 +59,8 @@ impl<'a> AppliedCaller<'a> {
                 planned.clone()
             }
         };
-        let leases = caller.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
+        let leases =
+            caller.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
         Self { caller, leases, is_whole }
     }
 
@@ -86,7 +89,13 @@ impl<'a> Share<'a> {
         Self::Tokens(Box::new(planner.batch(now, Starts::Pinned)))
     }
 
-    pub(super) fn judge(&self, cost: Cost, leaves: Option<Amount>, patience: Duration, now: Timestamp) -> Plan<Amount> {
+    pub(super) fn judge(
+        &self,
+        cost: Cost,
+        leaves: Option<Amount>,
+        patience: Duration,
+        now: Timestamp,
+    ) -> Plan<Amount> {
         match self {
             Self::Slots { bucket, total, .. } => SlotPlanner::new(bucket).judge(cost, *total, leaves, now),
             Self::Tokens(batch) => batch.judge(Claim { cost, patience }),
@@ -98,7 +107,13 @@ impl<'a> Share<'a> {
         matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
     }
 
-    pub(super) fn take(&mut self, cost: Cost, leaves: Option<Amount>, patience: Duration, sum_to_caller: Amount) {
+    pub(super) fn take(
+        &mut self,
+        cost: Cost,
+        leaves: Option<Amount>,
+        patience: Duration,
+        sum_to_caller: Amount,
+    ) {
         match self {
             Self::Slots { total, borrows, .. } => {
                 *total = sum_to_caller;
@@ -129,10 +144,15 @@ impl<'a> Share<'a> {
 }
 
 /// Returns the sum of costs up to this caller for each bucket; if one refuses, what each says.
-pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
+pub(super) fn judge(
+    shares: &[Share<'_>],
+    ask: &RowAsk,
+    now: Timestamp,
+) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
     let each = shares.iter().zip(ask.amounts());
-    let plans: Vec<_> = each.map(|(share, (cost, leaves))| share.judge(cost, leaves, patience, now)).collect();
+    let plans: Vec<_> =
+        each.map(|(share, (cost, leaves))| share.judge(cost, leaves, patience, now)).collect();
     let sum_to_caller = |plan: &Plan<Amount>| if let Plan::Write(sum) = plan { Some(*sum) } else { None };
     plans.iter().map(sum_to_caller).collect::<Option<Vec<_>>>().ok_or(plans)
 }

@@ -42,7 +42,10 @@ fn what_delays_a_line_never_empties_it_and_what_time_does_not_mend_is_told_at_on
         (of(denied()), [false; 3]),
         (of(StoreError::NoTable { table: "t".into() }), [false; 3]),
         (
-            Setback::of(AcquireError::UnknownDimension { dimension: dimension(), table: "t".into() }, &dimension()),
+            Setback::of(
+                AcquireError::UnknownDimension { dimension: dimension(), table: "t".into() },
+                &dimension(),
+            ),
             [false; 3],
         ),
         (refused(RetryReason::NoFreeSlot, 600), [true, true, false]),

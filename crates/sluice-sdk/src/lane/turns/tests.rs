@@ -20,7 +20,8 @@ impl Row for Map {
     }
 }
 
-/// A bucket of ten slots, of which `free` are free and `served` numbers have been served; whether callers wait.
+/// A bucket of ten slots, of which `free` are free and `served` numbers have been served; whether callers
+/// wait.
 fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
     bucket_of(10, free, served, waited)
 }
@@ -28,7 +29,8 @@ fn bucket(free: i32, served: i64, waited: bool) -> Bucket {
 fn bucket_of(slots: i32, free: i32, served: i64, waited: bool) -> Bucket {
     let dimension = Dimension::new("a#concurrent").unwrap();
     let limit = Limit::concurrent(Amount::from_tokens(slots), Cost::ONE).unwrap();
-    let mut row: BTreeMap<_, _> = Bucket::full(dimension.clone(), limit, NOW).create().item.into_iter().collect();
+    let mut row: BTreeMap<_, _> =
+        Bucket::full(dimension.clone(), limit, NOW).create().item.into_iter().collect();
     row.insert(schema::TOKENS, Operand::Number(free.to_string()));
     row.insert(schema::SERVED, Operand::Number(served.to_string()));
     row.insert(schema::ADMITTED, Operand::Number(served.to_string()));
@@ -56,7 +58,10 @@ fn with_callers(numbers: impl IntoIterator<Item = i64>, waiting: usize) -> Turns
 async fn callers_take_slots_in_the_order_of_their_numbers() {
     let turns = with([12, 13, 20]);
     let next = |free, served| turns.are_next(&bucket(free, served, true), 3, ONE, NOW);
-    assert_eq!([next(0, 12), next(1, 11), next(1, 12), next(2, 12), next(8, 12), next(9, 12)], [0, 0, 1, 2, 2, 3]);
+    assert_eq!(
+        [next(0, 12), next(1, 11), next(1, 12), next(2, 12), next(8, 12), next(9, 12)],
+        [0, 0, 1, 2, 2, 3]
+    );
     assert_eq!(next(0, 13), 1, "a number that was passed over has its turn at once");
 }
 
@@ -88,7 +93,8 @@ async fn a_draw_that_failed_a_few_times_is_no_reason_to_pass_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only_while_every_look_shows_them() {
+async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only_while_every_look_shows_them()
+{
     let turns = with([5]);
     let idle = bucket(1, 0, true);
     let look = || turns.are_next(&idle, 1, ONE, NOW);
@@ -228,7 +234,11 @@ async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
                 off += drawn - served - WAITING;
             }
         }
-        assert!(off.abs() <= 400, "{nobodys} nobody's, {twice} counted twice: off by {} in the mean", off / 400);
+        assert!(
+            off.abs() <= 400,
+            "{nobodys} nobody's, {twice} counted twice: off by {} in the mean",
+            off / 400
+        );
     }
 }
 

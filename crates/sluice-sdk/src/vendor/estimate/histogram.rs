@@ -108,7 +108,10 @@ mod tests {
         for tokens in (0..70_000).chain((70_000..LARGEST).step_by(611)).chain([LARGEST]) {
             let (bucket, largest) = (bucket_of(tokens), largest_in(bucket_of(tokens)));
             assert!(bucket >= before && (tokens > 70_000 || bucket - before <= 1), "{tokens}");
-            assert!(largest >= tokens && largest - tokens <= tokens / 64, "{tokens} is reported as {largest}");
+            assert!(
+                largest >= tokens && largest - tokens <= tokens / 64,
+                "{tokens} is reported as {largest}"
+            );
             assert_eq!(bucket_of(largest), bucket);
             before = bucket;
         }
@@ -129,7 +132,8 @@ mod tests {
             calls.iter().for_each(|tokens| histogram.add(*tokens));
             let found = histogram.quantile(share).unwrap();
             // Sums in another order may differ if the share falls between two calls.
-            let (low, high) = (exact(&calls, half_life, share - 1e-9), exact(&calls, half_life, share + 1e-9));
+            let (low, high) =
+                (exact(&calls, half_life, share - 1e-9), exact(&calls, half_life, share + 1e-9));
             assert!(low <= found && found <= high + high / 64, "seed {seed}: {low} to {high}, found {found}");
         }
     }

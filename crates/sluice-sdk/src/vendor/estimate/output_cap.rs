@@ -3,12 +3,12 @@
 use crate::telemetry;
 use crate::vendor::estimate::TokenEstimator;
 
-/// The `max_tokens` of a call, from the estimate of its kind: [`TokenEstimator::cap`]. For a vendor that counts
-/// `max_tokens` when the call arrives: a lower one costs the quota less.
+/// The `max_tokens` of a call, from the estimate of its kind: [`TokenEstimator::cap`]. For a vendor that
+/// counts `max_tokens` when the call arrives: a lower one costs the quota less.
 ///
-/// Some replies are longer than the estimate (one in twenty, for the p95), and the vendor cuts them off. Such a call is
-/// made again with the ceiling, so no reply is cut off by a cap that the caller did not choose, and no call is made more
-/// than twice.
+/// Some replies are longer than the estimate (one in twenty, for the p95), and the vendor cuts them off. Such
+/// a call is made again with the ceiling, so no reply is cut off by a cap that the caller did not choose, and
+/// no call is made more than twice.
 ///
 /// ```
 /// # use sluice_sdk::TokenEstimator;
@@ -42,15 +42,16 @@ impl<'a> OutputCap<'a> {
         Self { estimator, key: key.into(), max_tokens: estimator.estimate_or(key, ceiling), ceiling }
     }
 
-    /// What to send as `max_tokens`, and to reserve: the estimate, or the ceiling while too few calls are known.
+    /// What to send as `max_tokens`, and to reserve: the estimate, or the ceiling while too few calls are
+    /// known.
     #[must_use]
     pub const fn max_tokens(&self) -> u64 {
         self.max_tokens
     }
 
-    /// The reply was cut off (`finish_reason` is `length`, `stop_reason` is `max_tokens`). Returns `true` if the call
-    /// should be made again, with the ceiling as `max_tokens`; `false` if that was the ceiling already. Each raise is
-    /// counted in `sluice.estimates.cut`: the vendor counts such a call twice.
+    /// The reply was cut off (`finish_reason` is `length`, `stop_reason` is `max_tokens`). Returns `true` if
+    /// the call should be made again, with the ceiling as `max_tokens`; `false` if that was the ceiling
+    /// already. Each raise is counted in `sluice.estimates.cut`: the vendor counts such a call twice.
     pub fn raise(&mut self) -> bool {
         let is_lower = self.max_tokens < self.ceiling;
         if is_lower {
@@ -60,8 +61,8 @@ impl<'a> OutputCap<'a> {
         is_lower
     }
 
-    /// Records what the reply used, for later estimates: of the reply that was kept, not of one that was cut off.
-    /// Otherwise the caps themselves would lower the estimate.
+    /// Records what the reply used, for later estimates: of the reply that was kept, not of one that was cut
+    /// off. Otherwise the caps themselves would lower the estimate.
     pub fn observe(self, used: u64) {
         self.estimator.observe(self.key, used);
     }

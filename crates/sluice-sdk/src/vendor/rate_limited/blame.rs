@@ -9,8 +9,8 @@ use crate::lane::reading::known;
 use crate::vendor::rate_limited::lowering::{has_some_left, reported};
 use crate::vendor::rate_limited::{RefusedAsk, Reply};
 
-/// The buckets of `asked` that the refusal is blamed on: those of the quota that it names, without those of which the
-/// reply says that at least half is left. All of them, if none remains.
+/// The buckets of `asked` that the refusal is blamed on: those of the quota that it names, without those of
+/// which the reply says that at least half is left. All of them, if none remains.
 pub(super) async fn guilty<'a, H: Headers>(
     inner: &Inner,
     asked: &[&'a RefusedAsk],

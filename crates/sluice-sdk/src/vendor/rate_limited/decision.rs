@@ -20,8 +20,8 @@ pub enum Decision {
         /// The value for SQS's `DelaySeconds`: one second more than the wait, at most 900 (15 minutes).
         delay_seconds: u32,
     },
-    /// No wait helps: the account's allowance is used up or not paid for (notify people), or the call is larger than
-    /// the vendor's limit.
+    /// No wait helps: the account's allowance is used up or not paid for (notify people), or the call is
+    /// larger than the vendor's limit.
     GiveUp,
     /// The reply is not a refusal for load. Nothing was done.
     NotRefused,
@@ -37,8 +37,8 @@ impl Decision {
         }
     }
 
-    /// The wait as the value for SQS's `DelaySeconds`: one second more, at most 900 (15 minutes). `None` if no wait
-    /// helps or none is needed.
+    /// The wait as the value for SQS's `DelaySeconds`: one second more, at most 900 (15 minutes). `None` if
+    /// no wait helps or none is needed.
     #[must_use]
     pub fn delay_seconds(self) -> Option<u32> {
         self.wait().map(delay_seconds)

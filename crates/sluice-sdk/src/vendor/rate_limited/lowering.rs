@@ -50,7 +50,14 @@ pub(super) async fn lower_by_long(
     reaction: &mut Reaction,
 ) -> Result<(), AcquireError> {
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
-        if asked.entry.extensions.of::<RateLimited>().count(RefusalKind::Long, now, Some(wait)).before.is_some() {
+        if asked
+            .entry
+            .extensions
+            .of::<RateLimited>()
+            .count(RefusalKind::Long, now, Some(wait))
+            .before
+            .is_some()
+        {
             // If there is nothing to take, the cool-down is enough.
             let _ = lower(inner, &asked.entry, Reduction::Long, reaction).await?;
         }
@@ -73,8 +80,9 @@ pub(super) async fn lower_all(
         let limit = known(inner, &asked.entry).await?.bucket.whole_limit();
         let reported = reported(&asked.entry, &limit, reply.headers, now);
         let used_up = reported.iter().filter(|reported| reported.remaining == Some(Amount::ZERO));
-        wait =
-            used_up.filter_map(|reported| reported.reset).fold(wait, |wait, reset| wait.max(reset.min(LONGEST_RESET)));
+        wait = used_up
+            .filter_map(|reported| reported.reset)
+            .fold(wait, |wait, reset| wait.max(reset.min(LONGEST_RESET)));
         let quota = Quota::of(&asked.entry.dimension, limit.limit_type());
         let is_another = named.is_some_and(|named| !named.includes(quota));
         if asked.is_concurrent || !(is_another || has_some_left(&limit, &reported)) {
@@ -123,7 +131,12 @@ async fn lower_or_cool(
 }
 
 /// What the refusal says about the bucket's quota.
-pub(super) fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Vec<Reported> {
+pub(super) fn reported(
+    entry: &Entry,
+    limit: &Limit,
+    headers: &impl Headers,
+    now: Timestamp,
+) -> Vec<Reported> {
     let quota = Quota::of(&entry.dimension, limit.limit_type());
     sluice_vendors::read(&entry.vendor, quota, headers, now).reported
 }
@@ -136,8 +149,8 @@ pub(super) fn has_some_left(limit: &Limit, reported: &[Reported]) -> bool {
     reported.remaining.is_some_and(is_plenty)
 }
 
-/// Takes at most what refills within the longest cool-down: one reply costs the fleet no more. Returns `None` if other
-/// writers were faster in every try.
+/// Takes at most what refills within the longest cool-down: one reply costs the fleet no more. Returns `None`
+/// if other writers were faster in every try.
 async fn lower(
     inner: &Inner,
     entry: &Entry,

@@ -67,7 +67,9 @@ impl fmt::Display for Reaction {
             match done {
                 Done::CoolingDown(until) => write!(f, "{separator}{dimension} cools down until {until}")?,
                 Done::LoweredTo(level) => write!(f, "{separator}{dimension} lowered to {level}")?,
-                Done::NotLowered => write!(f, "{separator}{dimension} not lowered, since other writers were faster")?,
+                Done::NotLowered => {
+                    write!(f, "{separator}{dimension} not lowered, since other writers were faster")?
+                }
             }
         }
         Ok(())

@@ -92,8 +92,9 @@ impl RateLimited {
             *trouble = Some(RefusalStreak { until, pause: last.pause.max(until.since(now)), ..last });
             return CountedRefusal { before: None, pause: named.unwrap_or(until.since(now)) };
         }
-        let before =
-            trouble.filter(|last| now.since(last.until) <= kind.in_succession(last.pause)).map_or(0, |last| last.count);
+        let before = trouble
+            .filter(|last| now.since(last.until) <= kind.in_succession(last.pause))
+            .map_or(0, |last| last.count);
         let (first, longest) = kind.pauses();
         let pause = named.unwrap_or(first.saturating_mul(1 << before.min(6)).min(longest));
         *trouble = Some(RefusalStreak { pause, until: now.after(pause), count: before.saturating_add(1) });
@@ -141,7 +142,11 @@ mod tests {
         assert_eq!([count(1_000), count(2_999)], [(Some(1), 2_000), (None, 1)]);
         assert_eq!(count(13_000), (Some(2), 4_000), "ten seconds after the pause");
         assert_eq!(count(27_001), (Some(0), 1_000), "later");
-        assert_eq!(count(-60_000), (Some(1), 2_000), "a clock that was put back does not wait for what it was");
+        assert_eq!(
+            count(-60_000),
+            (Some(1), 2_000),
+            "a clock that was put back does not wait for what it was"
+        );
     }
 
     #[test]
@@ -160,7 +165,8 @@ mod tests {
     #[test]
     fn the_longest_pause_that_was_named_holds() {
         let refusals = RateLimited::default();
-        let named = |millis, secs| refusals.count(RefusalKind::Long, at(millis), Some(Duration::from_secs(secs)));
+        let named =
+            |millis, secs| refusals.count(RefusalKind::Long, at(millis), Some(Duration::from_secs(secs)));
         assert_eq!(named(0, 30), CountedRefusal { before: Some(0), pause: Duration::from_secs(30) });
         assert_eq!(named(10_000, 60), CountedRefusal { before: None, pause: Duration::from_secs(60) });
         assert_eq!(named(69_999, 6).before, None);

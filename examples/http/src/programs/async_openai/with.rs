@@ -13,7 +13,8 @@ use crate::{BoxError, many};
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let config = OpenAIConfig::new().with_api_base(format!("{url}/v1")).with_api_key("none");
     let openai = Client::with_config(config);
-    let openai = openai.with_http_service(sluice_http::Limiter::from_env().await?.vendor("acme").async_openai());
+    let openai =
+        openai.with_http_service(sluice_http::Limiter::from_env().await?.vendor("acme").async_openai());
     let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build()?;
     let request = CreateChatCompletionRequestArgs::default()
         .model("small")

@@ -23,7 +23,8 @@ pub async fn run(url: &str) -> Result<usize, BoxError> {
     let message = Message::builder().role(ConversationRole::User).content(text).build()?;
     let call = async || {
         let settings = InferenceConfiguration::builder().max_tokens(50).build();
-        let request = bedrock.converse().model_id("small").messages(message.clone()).inference_config(settings);
+        let request =
+            bedrock.converse().model_id("small").messages(message.clone()).inference_config(settings);
         request.send().await?;
         Ok(())
     };

@@ -4,7 +4,8 @@ use reqwest_middleware::ClientBuilder;
 
 use crate::{BoxError, many};
 
-const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}]}"#;
+const BODY: &str =
+    r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}]}"#;
 
 /// Makes the calls.
 ///

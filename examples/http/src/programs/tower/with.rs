@@ -9,7 +9,8 @@ use tower::ServiceExt as _;
 
 use crate::{BoxError, many};
 
-const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}]}"#;
+const BODY: &str =
+    r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}]}"#;
 
 /// Makes the calls.
 ///
@@ -17,9 +18,12 @@ const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role":
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let http = tower::ServiceBuilder::new().layer(sluice_http::Limiter::from_env().await?.vendor("acme")).service(http);
+    let http = tower::ServiceBuilder::new()
+        .layer(sluice_http::Limiter::from_env().await?.vendor("acme"))
+        .service(http);
     let call = async || {
-        let request = Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
+        let request =
+            Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
         let reply = http.clone().oneshot(request.body(Full::from(BODY))?).await?;
         let succeeded = reply.status().is_success();
         reply.into_body().collect().await?;

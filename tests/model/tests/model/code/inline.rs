@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
 use sluice_core::{
-    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, Serves,
-    renew_inline,
+    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row,
+    Serves, renew_inline,
 };
 
 use super::{NEED, NOT_BLOCKED, NOW, ROOM, bucket};
@@ -63,9 +63,16 @@ fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
     let ends = NOW.after(Duration::from_secs(60));
     let takes: Vec<_> = takes
         .iter()
-        .map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends, serves: Serves::default(), borrows: None })
+        .map(|text| InlineTake {
+            id: id(text),
+            cost: Cost::ONE,
+            ends,
+            serves: Serves::default(),
+            borrows: None,
+        })
         .collect();
-    let releases: Vec<_> = releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
+    let releases: Vec<_> =
+        releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, NOW)
 }
 
@@ -76,8 +83,7 @@ fn condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
 #[test]
 fn a_take_asks_for_a_free_slot_and_a_new_lease() {
     let asked = condition(&row("2", "2", &[]), &["a", "b"], &[]);
-    let new =
-        "attribute_exists(#leases) AND attribute_not_exists(#leases.#lease0) AND attribute_not_exists(#leases.#lease1)";
+    let new = "attribute_exists(#leases) AND attribute_not_exists(#leases.#lease0) AND attribute_not_exists(#leases.#lease1)";
     assert_eq!(asked, format!("{NEED} AND {NOT_BLOCKED} AND {new}"));
 }
 
@@ -117,7 +123,9 @@ fn a_joined_write_asks_for_all_that_its_parts_ask_for() {
     let two = "attribute_exists(#leases.#lease1) AND attribute_not_exists(#leases.#lease2)";
     assert_eq!(
         condition(&full, &["d"], &["a", "b"]),
-        format!("{ROOM} AND #tokens >= :need AND {NOT_BLOCKED} AND attribute_exists(#leases.#lease0) AND {two}")
+        format!(
+            "{ROOM} AND #tokens >= :need AND {NOT_BLOCKED} AND attribute_exists(#leases.#lease0) AND {two}"
+        )
     );
 }
 
@@ -130,7 +138,8 @@ fn a_reclaim_in_the_row_asks_for_every_end_that_was_seen_and_for_room() {
 
 #[test]
 fn a_renewal_in_the_row_asks_that_the_lease_ends_no_later() {
-    let renewal = renew_inline(bucket(2).dimension().to_string(), &id("a"), NOW.after(Duration::from_secs(60)));
+    let renewal =
+        renew_inline(bucket(2).dimension().to_string(), &id("a"), NOW.after(Duration::from_secs(60)));
     assert_eq!(renewal.statement.condition, "#leases.#lease0.#ends <= :ends");
 }
 

@@ -1,15 +1,17 @@
-//! The conditions of shares of slots. The random runs of `crates/sluice-core/tests/inline/slot_rows` speak of these.
+//! The conditions of shares of slots. The random runs of `crates/sluice-core/tests/inline/slot_rows` speak of
+//! these.
 
 use std::collections::BTreeMap;
 
 use sluice_core::{
-    Amount, Borrowing, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows, SlotStep,
-    Split,
+    Amount, Borrowing, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows,
+    SlotStep, Split,
 };
 
 use super::{AS_READ, NEED, NOT_BLOCKED, NOW, bucket, condition};
 
-const NOT_WAITED_FOR: &str = "(attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)";
+const NOT_WAITED_FOR: &str =
+    "(attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)";
 const NAMES_AS_READ: &str = "#shares = :read_shares";
 
 /// Attributes of a row, or of an entry of a map.
@@ -37,7 +39,8 @@ impl Row for Named {
     }
 }
 
-/// The bucket's row with so many slots, all free, which names the share `search` of two slots, closed or open.
+/// The bucket's row with so many slots, all free, which names the share `search` of two slots, closed or
+/// open.
 fn names_search(capacity: &'static str, closed: &'static str) -> Bucket {
     let row = [
         ("capacity", capacity),
@@ -79,7 +82,8 @@ fn next(common: Bucket, share: Option<Bucket>, to: &Split) -> Vec<String> {
 fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
     let one = Amount::from_tokens(1);
     let write = SlotPlanner::new(&bucket(3)).write(one, Some(one.plus(one)), NOW);
-    let free = format!("#limit_type = :concurrent AND #tokens >= :least AND {NOT_BLOCKED} AND {NOT_WAITED_FOR}");
+    let free =
+        format!("#limit_type = :concurrent AND #tokens >= :least AND {NOT_BLOCKED} AND {NOT_WAITED_FOR}");
     assert_eq!(write.statement.condition, free);
     let lease = sluice_core::InlineTake {
         id: sluice_core::LeaseId::new("a".into()).unwrap(),
@@ -112,7 +116,11 @@ fn a_row_shrinks_from_the_capacity_that_was_read() {
 fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_was_held() {
     let own = format!("{AS_READ} AND #tokens >= :least AND {NAMES_AS_READ}");
     let row = format!("{AS_READ} AND #tokens >= :least");
-    assert_eq!(next(names_search("3", "1"), None, &wanted(true)), [&own, "attribute_not_exists(#key)"], "made");
+    assert_eq!(
+        next(names_search("3", "1"), None, &wanted(true)),
+        [&own, "attribute_not_exists(#key)"],
+        "made"
+    );
     assert_eq!(next(names_search("3", "1"), Some(search(1)), &wanted(true)), [own, row.clone()]);
     assert_eq!(next(bucket(3), None, &wanted(false)), [format!("{row} AND attribute_not_exists(#shares)")]);
 }

@@ -37,8 +37,14 @@ async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
     let began = Instant::now();
     let error = apply(&world, &to).await.unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(61));
-    assert!(matches!(&error, LimitsError::SlotsHeld { held, .. } if *held == Amount::from_tokens(5)), "{error}");
-    assert!(error.to_string().contains("5 slots are still held") && error.to_string().contains("apply the file again"));
+    assert!(
+        matches!(&error, LimitsError::SlotsHeld { held, .. } if *held == Amount::from_tokens(5)),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("5 slots are still held")
+            && error.to_string().contains("apply the file again")
+    );
     give_back(held.drain(..5).collect()).await;
     assert!(matches!(apply(&world, &to).await.unwrap(), Applied::Changed { .. }));
     assert_eq!([world.free(CONCURRENT).await, world.free(SEARCH).await], ["0", "5"]);
@@ -56,7 +62,9 @@ async fn a_share_is_removed_while_it_is_used_and_its_callers_find_the_common_lin
             let mut calls = 0;
             while Instant::now() < ends {
                 let slot = search.slot(CONCURRENT).max_wait(Duration::from_secs(10));
-                slot.run(async |_| Ok::<_, LimitError>(sleep(Duration::from_millis(100)).await)).await.unwrap();
+                slot.run(async |_| Ok::<_, LimitError>(sleep(Duration::from_millis(100)).await))
+                    .await
+                    .unwrap();
                 calls += 1;
             }
             calls
@@ -69,8 +77,14 @@ async fn a_share_is_removed_while_it_is_used_and_its_callers_find_the_common_lin
         };
         let ((applied, took), first, second) =
             tokio::join!(removing, async { tokio::join!(caller(), caller(), caller(), caller()) }, caller());
-        assert!(matches!(applied, Applied::Changed { .. }) && took < Duration::from_secs(20), "{kind:?}: {took:?}");
-        assert!(first.0 > 50 && first.1 > 50 && first.2 > 50 && first.3 > 50 && second > 50, "{first:?} {second}");
+        assert!(
+            matches!(applied, Applied::Changed { .. }) && took < Duration::from_secs(20),
+            "{kind:?}: {took:?}"
+        );
+        assert!(
+            first.0 > 50 && first.1 > 50 && first.2 > 50 && first.3 > 50 && second > 50,
+            "{first:?} {second}"
+        );
         assert!(world.row(SEARCH).await.is_none());
         assert_eq!([world.free(CONCURRENT).await, world.free(BATCH).await], ["8", "2"]);
         let without = apply(&world, &slots(10).into()).await.unwrap();
@@ -113,7 +127,10 @@ async fn nobody_changes_the_slots_of_a_share_but_through_its_bucket() {
     let world = shared(Kind::Rows).await;
     let ops = world.client().ops();
     let error = ops.apply_limit(&dimension(SEARCH), &slots(9)).await.unwrap_err();
-    assert!(matches!(error, LimitsError::RowOfShare(_)) && error.to_string().contains("[bucket.shares]"), "{error}");
+    assert!(
+        matches!(error, LimitsError::RowOfShare(_)) && error.to_string().contains("[bucket.shares]"),
+        "{error}"
+    );
     // A bucket that had this name before.
     world.slots("elevenlabs#concurrent@other", 50).await;
     let error = apply(&world, &split(&[share("other", "0.5")])).await.unwrap_err();
@@ -131,12 +148,17 @@ async fn nobody_changes_the_slots_of_a_share_but_through_its_bucket() {
 async fn a_caller_that_waits_in_a_share_that_goes_goes_on_in_the_common_line() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = shared(kind).await;
-        let search = world.client_with(|settings| settings.share(name("search")).lease_ttl(Duration::from_secs(600)));
+        let search =
+            world.client_with(|settings| settings.share(name("search")).lease_ttl(Duration::from_secs(600)));
         let others = world.client_with(|settings| settings.lease_ttl(Duration::from_secs(600)));
         let mut of_others = vec![take(&others, CONCURRENT).await, take(&others, CONCURRENT).await];
         let of_batch = [take(&others, of("batch")).await, take(&others, of("batch")).await];
         let own = take_all(&search, &CONCURRENT.into()).await;
-        assert_eq!((own.len(), free(&world).await), (5, ["1", "0", "0"].map(String::from)), "one is kept for others");
+        assert_eq!(
+            (own.len(), free(&world).await),
+            (5, ["1", "0", "0"].map(String::from)),
+            "one is kept for others"
+        );
         let waits = search.slot(CONCURRENT).max_wait(Duration::from_secs(300));
         let waiting = waits.run(async |_| Ok::<_, LimitError>(Instant::now()));
         let removing = async {

@@ -51,7 +51,8 @@ async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure>
     let mut contestants =
         vec![Contestant::new("row leases", sluice(world, processes, "row", AMPLE, |settings| settings))];
     contestants.push(Contestant::new("inline leases", sluice(world, processes, "inline", AMPLE, inline)));
-    contestants.push(Contestant::new("reference", world.reference(processes, &[(&name("reference", AMPLE), 1)])));
+    contestants
+        .push(Contestant::new("reference", world.reference(processes, &[(&name("reference", AMPLE), 1)])));
     let load = Load { callers, length, hold: HOLD, when_refused: WhenRefused::AskAgain };
     let text = format!("100 slots, {}", case_name(processes, callers));
     let case = Case { scenario: "concurrency", name: &text, callers: CALLERS };
@@ -79,7 +80,8 @@ async fn scarce(world: &World, length: Duration) -> Result<Vec<Measure>, Failure
     contestants.push(Contestant::new("inline leases", in_line("inline", inline)));
     let mut measures = compare(world, case, &contestants, load, 1).await;
     // The reference algorithm has no queue: a caller that is refused comes again after the wait of a retry.
-    let reference = [Contestant::new("reference", world.reference(processes, &[(&name("reference", SCARCE), 1)]))];
+    let reference =
+        [Contestant::new("reference", world.reference(processes, &[(&name("reference", SCARCE), 1)]))];
     measures.extend(compare(world, case, &reference, Load { hold: HOLD, ..load }, 1).await);
     Ok(measures)
 }

@@ -26,7 +26,8 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     let modelled = async move || {
         let mut measures = Vec::new();
         for (processes, callers) in CASES.into_iter().chain([ALONE]) {
-            plan.progress.step(format_args!("processes: {processes} of {callers} callers, DynamoDB modelled"));
+            plan.progress
+                .step(format_args!("processes: {processes} of {callers} callers, DynamoDB modelled"));
             measures.extend(case(&World::modelled().await?, processes, callers, plan.length, 1).await?);
         }
         Ok(measures)

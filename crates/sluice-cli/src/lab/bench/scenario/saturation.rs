@@ -19,7 +19,8 @@ use crate::lab::bench::system::{Sluice, System, TakeResult};
 use crate::lab::bench::world::{Stage, World};
 
 /// Tokens a minute, processes, callers in each process.
-const CASES: [(i32, usize, usize); 5] = [(600, 1, 10), (600, 1, 50), (3_000, 1, 10), (600, 10, 1), (600, 50, 1)];
+const CASES: [(i32, usize, usize); 5] =
+    [(600, 1, 10), (600, 1, 50), (3_000, 1, 10), (600, 10, 1), (600, 50, 1)];
 const WARM_UP: Duration = Duration::from_secs(15);
 const LENGTH: Duration = Duration::from_secs(120);
 
@@ -36,8 +37,11 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
             let name = format!("{rate}/min, {crowd}");
             let case = Case { scenario: "saturation", name: &name, callers: processes * callers };
             let run = Run { case, rate, processes, callers };
-            measures.push(run.measure("sluice", |world| world.sluice(processes, &[(DIMENSION, 1)], |s| s)).await?);
-            measures.push(run.measure("reference", |world| world.reference(processes, &[(DIMENSION, 1)])).await?);
+            measures.push(
+                run.measure("sluice", |world| world.sluice(processes, &[(DIMENSION, 1)], |s| s)).await?,
+            );
+            measures
+                .push(run.measure("reference", |world| world.reference(processes, &[(DIMENSION, 1)])).await?);
         }
         Ok(measures)
     })
@@ -110,7 +114,8 @@ impl Run<'_> {
         world.bucket(DIMENSION, &limit, Amount::from_tokens(0)).await?;
         let (from, end) = (began + WARM_UP, began + WARM_UP + LENGTH);
         // Each caller asks at twice its share of the limit, unless it still waits.
-        let every = Duration::from_secs(60) * u32::try_from(self.case.callers)? / (2 * u32::try_from(self.rate)?);
+        let every =
+            Duration::from_secs(60) * u32::try_from(self.case.callers)? / (2 * u32::try_from(self.rate)?);
         let callers: Vec<_> = processes(&world)
             .into_iter()
             .flat_map(|process| std::iter::repeat_n(process, self.callers))
@@ -129,12 +134,15 @@ impl Run<'_> {
         }
         let tally = &mut used.tally;
         let counted_from = empty_at.after(WARM_UP);
-        let counted = starts.iter().filter(|start| (counted_from..counted_from.after(LENGTH)).contains(&start.at));
+        let counted =
+            starts.iter().filter(|start| (counted_from..counted_from.after(LENGTH)).contains(&start.at));
         tally.grants = u64::try_from(counted.count())?;
         let mut measure = used.measure(Stage::DynamoProfile, self.case, system);
         measure.above_bound = Some(above_bound(&starts, empty_at, self.rate));
-        measure.out_of_order =
-            Some(out_of_order(&mut starts, if self.processes == 1 { Known::AsAsked } else { Known::AsPlaced }));
+        measure.out_of_order = Some(out_of_order(
+            &mut starts,
+            if self.processes == 1 { Known::AsAsked } else { Known::AsPlaced },
+        ));
         measure.quota_used = Some(measure.grants_per_second * 60.0 / f64::from(self.rate));
         Ok(measure)
     }
@@ -245,7 +253,11 @@ mod tests {
     fn a_caller_that_is_passed_by_a_later_one_is_out_of_order() {
         let mut passed = [start(0, 5, 300), start(1, 6, 200), start(10, 12, 400)];
         assert_eq!(out_of_order(&mut passed, Known::AsAsked), 1);
-        assert_eq!(out_of_order(&mut passed, Known::AsPlaced), 0, "their requests were under way at the same time");
+        assert_eq!(
+            out_of_order(&mut passed, Known::AsPlaced),
+            0,
+            "their requests were under way at the same time"
+        );
         let mut waited = [start(0, 5, 300), start(6, 7, 200)];
         assert_eq!(out_of_order(&mut waited, Known::AsPlaced), 1);
     }

@@ -14,7 +14,8 @@ fn measure(scenario: &'static str, stage: Stage) -> Measure {
         refusals: 99,
         errors: 7,
         last_error: Some(
-            "the release of lease#row100#concurrent#01a1ff54eafb775f82e13d17799626af met a conflict".to_owned(),
+            "the release of lease#row100#concurrent#01a1ff54eafb775f82e13d17799626af met a conflict"
+                .to_owned(),
         ),
         requests_per_grant: Some(123.456),
         writes_per_grant: Some(1.0),

@@ -29,7 +29,9 @@ impl Retries {
         loop {
             ticks.tick().await;
             show_time(&self.time, begin, length);
-            let count = |answer| self.vendors.answers(|answers| answers.over_time(answer, begin, length, 1)[0] as u64);
+            let count = |answer| {
+                self.vendors.answers(|answers| answers.over_time(answer, begin, length, 1)[0] as u64)
+            };
             let (taken, refused) = (count(Answer::Taken), count(Answer::Refused));
             for (of, bar) in self.bars.iter().enumerate() {
                 bar.set_length((taken[of] + refused[of]).max(1));

@@ -24,7 +24,8 @@ pub(crate) struct Slots {
 impl Slots {
     pub(crate) fn new(screen: &Screen, vendors: Vendors, client: Client, tally: Tally) -> Self {
         let time = screen.time();
-        let buckets = APIS.iter().enumerate().flat_map(|(of, api)| api.limits.iter().map(move |name| (of, *name)));
+        let buckets =
+            APIS.iter().enumerate().flat_map(|(of, api)| api.limits.iter().map(move |name| (of, *name)));
         let bar = |name| screen.bar("{prefix:21} {bar:8} {wide_msg}").with_prefix(name);
         let buckets = buckets.map(|(of, name)| (of, name, bar(name))).collect();
         Self { vendors, client, tally, time, buckets }

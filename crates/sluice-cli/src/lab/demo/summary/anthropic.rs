@@ -36,7 +36,8 @@ pub(super) struct Anthropic {
     arrival_p50_ms: f64,
     slowest_arrival_ms: f64,
     arrival_room_ms: f64,
-    /// Calls that took longer than there is room for, and how many of these the machine's delays do not explain.
+    /// Calls that took longer than there is room for, and how many of these the machine's delays do not
+    /// explain.
     late_arrivals: usize,
     late_by_sluice: usize,
     peak_concurrency: u32,
@@ -65,7 +66,8 @@ impl Anthropic {
             / (WINDOW_SECS as usize * 1_000_000);
         let starts = Starts::of(books.arrivals(), REQUEST_RATE, REQUEST_BURST);
         let refused = books.refused();
-        let late: Vec<_> = books.arrivals().iter().filter(|arrival| arrival.took() > ARRIVES_WITHIN).collect();
+        let late: Vec<_> =
+            books.arrivals().iter().filter(|arrival| arrival.took() > ARRIVES_WITHIN).collect();
         Self {
             vendor_calls: books.arrivals().len(),
             vendor_429: refused.requests + refused.tokens + refused.concurrency,
@@ -89,7 +91,10 @@ impl Anthropic {
     }
 
     pub(super) fn title(&self) -> String {
-        format!("takes {REQUESTS_PER_WINDOW} calls in any {WINDOW_SECS} s, and {} at once", self.concurrency_limit)
+        format!(
+            "takes {REQUESTS_PER_WINDOW} calls in any {WINDOW_SECS} s, and {} at once",
+            self.concurrency_limit
+        )
     }
 
     pub(super) fn claims(&self, run: &Run, machine: &Machine) -> [Claim; 5] {
@@ -98,7 +103,8 @@ impl Anthropic {
         let Refused { requests, tokens, concurrency } = self.vendor_429_for;
         let reasons = format!(" (requests {requests}, tokens {tokens}, at once {concurrency})");
         let reasons = if *vendor_429 > 0 { reasons } else { String::new() };
-        let early = if *called_early > 0 { format!("; {called_early} calls came early") } else { String::new() };
+        let early =
+            if *called_early > 0 { format!("; {called_early} calls came early") } else { String::new() };
         let starts = format!(
             "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.3}; the bucket allows {REQUEST_BURST}{early}"
         );
@@ -110,12 +116,14 @@ impl Anthropic {
             // A start too many is Sluice's fault, however late the machine is.
             if self.starts_fit { starts.unless(machine.clock_set()) } else { starts },
             self.in_time(),
-            Claim::of(at_once, peak_concurrency <= concurrency_limit && concurrency == 0).unless(machine.stalled()),
+            Claim::of(at_once, peak_concurrency <= concurrency_limit && concurrency == 0)
+                .unless(machine.stalled()),
             self.use_of_quota().unless(self.no_time(run, machine)),
         ]
     }
 
-    /// If starts are as the bucket allows and arrive in time, the vendor has no reason to refuse any for their number.
+    /// If starts are as the bucket allows and arrive in time, the vendor has no reason to refuse any for
+    /// their number.
     fn refused_for_lateness(&self) -> Option<String> {
         let is_reason = self.late_arrivals > 0 && self.late_by_sluice == 0;
         (is_reason && self.starts_fit && self.called_early == 0 && self.vendor_429_for.concurrency == 0)
@@ -124,8 +132,9 @@ impl Anthropic {
 
     fn in_time(&self) -> Claim {
         let Self { slowest_arrival_ms, arrival_room_ms, late_arrivals, late_by_sluice, .. } = self;
-        let text =
-            format!("slowest call {slowest_arrival_ms:.0} ms after its start (room for {arrival_room_ms:.0} ms)");
+        let text = format!(
+            "slowest call {slowest_arrival_ms:.0} ms after its start (room for {arrival_room_ms:.0} ms)"
+        );
         if *late_by_sluice > 0 {
             return Claim::of(format!("{text}; {late_by_sluice} late calls are not the machine's"), false);
         }
@@ -134,9 +143,13 @@ impl Anthropic {
 
     fn use_of_quota(&self) -> Claim {
         let Self { utilisation, requests_granted, requests_allowed, .. } = self;
-        let used = format!("{:.1} % used ({requests_granted} of {requests_allowed} calls)", utilisation * 100.0);
-        let wanted =
-            if *utilisation < UTILISATION { format!(", {:.0} wanted", UTILISATION * 100.0) } else { String::new() };
+        let used =
+            format!("{:.1} % used ({requests_granted} of {requests_allowed} calls)", utilisation * 100.0);
+        let wanted = if *utilisation < UTILISATION {
+            format!(", {:.0} wanted", UTILISATION * 100.0)
+        } else {
+            String::new()
+        };
         Claim::of(used + &wanted, *utilisation >= UTILISATION)
     }
 
@@ -210,7 +223,10 @@ mod tests {
         );
         let held_up = claims(ONE, 500, 2, &late_until(330));
         assert_eq!(verdicts(&held_up), [NotShown, Holds, NotShown, Holds, Holds]);
-        assert_eq!(held_up[2].text, "slowest call 500 ms after its start (room for 170 ms); the machine held it up");
+        assert_eq!(
+            held_up[2].text,
+            "slowest call 500 ms after its start (room for 170 ms); the machine held it up"
+        );
     }
 
     #[test]

@@ -42,7 +42,8 @@ impl ElevenLabs {
         let books = vendors.elevenlabs();
         let too_many_429 = books.too_many().len();
         let later = books.too_many().iter().filter(|at| **at > run.begin + LIMIT_KNOWN_AFTER);
-        let without_excuse = |at: &&Instant| machine.net(run.start.micros(), run.unix_micros(**at)) > LIMIT_KNOWN_AFTER;
+        let without_excuse =
+            |at: &&Instant| machine.net(run.start.micros(), run.unix_micros(**at)) > LIMIT_KNOWN_AFTER;
         Self {
             configured: ELEVENLABS_CONFIGURED,
             allowed: ELEVENLABS_AT_ONCE,
@@ -69,14 +70,18 @@ impl ElevenLabs {
             "429 to {too_many_429} of {} calls for too many at once; to {later} after the first second",
             self.calls
         );
-        let busy = format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)");
+        let busy = format!(
+            "429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)"
+        );
         let busy = if *busy_429 == 0 {
             Claim::not_shown("no call came while it was busy, so no pause was shown".into())
         } else {
-            let excuse = (self.more_429_not_heard <= MORE).then(|| "the machine held up who had to hear of it".into());
+            let excuse =
+                (self.more_429_not_heard <= MORE).then(|| "the machine held up who had to hear of it".into());
             Claim::of(busy, *more <= MORE).unless(excuse)
         };
-        let excuse = (self.too_many_429_without_excuse == 0).then(|| "the machine held up the first replies".into());
+        let excuse =
+            (self.too_many_429_without_excuse == 0).then(|| "the machine held up the first replies".into());
         [Claim::of(too_many, *later == 0).unless(excuse), busy]
     }
 }

@@ -112,11 +112,15 @@ mod tests {
     use super::*;
     use crate::lab::demo::summary::claim::Verdict;
 
-    /// What becomes of the claims if `more` 429s followed within a wait, `not_heard` of them without an excuse.
+    /// What becomes of the claims if `more` 429s followed within a wait, `not_heard` of them without an
+    /// excuse.
     fn verdicts(vendor_429: usize, more: usize, not_heard: usize) -> [Verdict; 2] {
         let now = Instant::now();
-        let run =
-            Run { begin: now, start: sluice_sdk::core::Timestamp::from_micros(0), length: Duration::from_secs(16) };
+        let run = Run {
+            begin: now,
+            start: sluice_sdk::core::Timestamp::from_micros(0),
+            length: Duration::from_secs(16),
+        };
         let figures = OpenAi {
             configured: 800,
             allowed_at_first: 600,

@@ -30,7 +30,8 @@ pub(super) struct Starts {
 impl Starts {
     /// `rate`: starts a second. `allowed`: the capacity of the bucket.
     pub(super) fn of(arrivals: &[Arrival], rate: f64, allowed: u32) -> Self {
-        let mut took: Vec<u64> = arrivals.iter().map(|arrival| arrival.at.saturating_sub(arrival.start_at)).collect();
+        let mut took: Vec<u64> =
+            arrivals.iter().map(|arrival| arrival.at.saturating_sub(arrival.start_at)).collect();
         took.sort_unstable();
         let at = |place: usize| Duration::from_micros(took.get(place).copied().unwrap_or(0));
         let early = arrivals.iter().filter(|arrival| arrival.at < arrival.start_at).count();
@@ -93,8 +94,9 @@ mod tests {
     #[test]
     fn a_rate_that_is_a_little_too_high_shows_in_a_run() {
         let bucket = |rate: u64| (0..rate * 20 / 10).map(|call| call * 10_000_000 / rate).collect::<Vec<_>>();
-        let starts =
-            |rate| Starts::of(&bucket(rate).iter().map(|at| Arrival::taken(*at, *at)).collect::<Vec<_>>(), 58.8, 2);
+        let starts = |rate| {
+            Starts::of(&bucket(rate).iter().map(|at| Arrival::taken(*at, *at)).collect::<Vec<_>>(), 58.8, 2)
+        };
         assert_burst(&starts(588), 1.0);
         assert!(starts(590).burst > 4.9, "{}: 0.2 calls a second for 20 s", starts(590).burst);
     }

@@ -20,10 +20,19 @@ impl Answers {
         self.0.push((now, answer));
     }
 
-    /// How many calls that arrived in `length` after `from` got this answer, in each of `parts` equal parts of it.
-    pub(crate) fn over_time(&self, answer: Answer, from: Instant, length: Duration, parts: usize) -> Vec<usize> {
+    /// How many calls that arrived in `length` after `from` got this answer, in each of `parts` equal parts
+    /// of it.
+    pub(crate) fn over_time(
+        &self,
+        answer: Answer,
+        from: Instant,
+        length: Duration,
+        parts: usize,
+    ) -> Vec<usize> {
         let mut counts = vec![0; parts];
-        for (at, _) in self.0.iter().filter(|(at, given)| *given == answer && *at >= from && *at < from + length) {
+        for (at, _) in
+            self.0.iter().filter(|(at, given)| *given == answer && *at >= from && *at < from + length)
+        {
             let part = (*at - from).as_nanos() * parts as u128 / length.as_nanos();
             counts[usize::try_from(part).unwrap_or(0)] += 1;
         }
@@ -45,7 +54,8 @@ mod tests {
         }
         let two_secs = |answer| answers.over_time(answer, start, Duration::from_secs(2), 2);
         assert_eq!((two_secs(Answer::Taken), two_secs(Answer::Refused)), (vec![1, 1], vec![1, 1]));
-        let later = answers.over_time(Answer::Refused, start + Duration::from_secs(1), Duration::from_millis(1), 1);
+        let later =
+            answers.over_time(Answer::Refused, start + Duration::from_secs(1), Duration::from_millis(1), 1);
         assert_eq!(later, [1], "the end is outside");
     }
 }

@@ -167,7 +167,8 @@ pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call):
         })
     };
     if let Some(headers) = refused {
-        let body = r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
+        let body =
+            r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
         return (StatusCode::TOO_MANY_REQUESTS, headers, body);
     }
     takes(CALL_MILLIS).await;
@@ -199,7 +200,8 @@ mod tests {
         let drop_at = Instant::now() + Duration::from_secs(1);
         let mut books = Books::new(drop_at);
         let call = Call { tokens: 1, start_at: 0, process: 0 };
-        let (most, fewer) = (OPENAI_REQUESTS.at_first / 60 * MINUTE_SECS, OPENAI_REQUESTS.later / 60 * MINUTE_SECS);
+        let (most, fewer) =
+            (OPENAI_REQUESTS.at_first / 60 * MINUTE_SECS, OPENAI_REQUESTS.later / 60 * MINUTE_SECS);
         for _ in 0..most {
             assert_eq!(books.judge(&call, drop_at - Duration::from_micros(1)), Ok(()));
         }
@@ -209,7 +211,11 @@ mod tests {
         let expected = Duration::from_secs(1) * (owed + 2) / per_sec;
         assert!(wait <= expected && wait > expected - Duration::from_millis(1), "{wait:?}");
         assert!(books.judge(&call, drop_at + wait - Duration::from_millis(1)).is_err());
-        assert_eq!(books.judge(&call, drop_at + wait + Duration::from_millis(100)), Ok(()), "a second one had counted");
+        assert_eq!(
+            books.judge(&call, drop_at + wait + Duration::from_millis(100)),
+            Ok(()),
+            "a second one had counted"
+        );
         assert_eq!(books.taken_between(drop_at, drop_at + Duration::from_secs(60)), 1);
     }
 }

@@ -18,8 +18,8 @@ impl Waits {
         self.0.len()
     }
 
-    /// The most further 429s, over all processes, between a 429 and the end of the wait that it asked for. `counts`
-    /// says of a further one whether it counts, from when the first and when it came.
+    /// The most further 429s, over all processes, between a 429 and the end of the wait that it asked for.
+    /// `counts` says of a further one whether it counts, from when the first and when it came.
     pub(crate) fn most_more(&self, counts: impl Fn(Instant, Instant) -> bool) -> usize {
         let more = |n: usize, first: Instant, until: Instant| {
             self.0[n + 1..].iter().filter(|(at, _)| *at < until && counts(first, *at)).count()

@@ -12,7 +12,8 @@ use crate::lab::demo::limits::Api;
 use crate::lab::demo::vendor::Call;
 
 // What the clients of OpenAI and Anthropic for Python and TypeScript do by default (`DEFAULT_MAX_RETRIES`,
-// `INITIAL_RETRY_DELAY` and `MAX_RETRY_DELAY` in openai-python, src/openai/_constants.py): what most callers have.
+// `INITIAL_RETRY_DELAY` and `MAX_RETRY_DELAY` in openai-python, src/openai/_constants.py): what most callers
+// have.
 /// Tries after the first one.
 pub(crate) const RETRIES: u32 = 2;
 const FIRST_DELAY: Duration = Duration::from_millis(500);
@@ -47,16 +48,19 @@ impl Worker {
     /// Calls the vendor; returns the headers of a 429.
     pub(super) async fn try_once(&self, api: &Api) -> Result<Option<HeaderMap>, Failure> {
         let start_at = u64::try_from(Clock::system().now().micros())?;
-        let tokens = api.tokens.map_or(0, |tokens| tokens.counted(fastrand::u32(tokens.used.0..=tokens.used.1)));
+        let tokens =
+            api.tokens.map_or(0, |tokens| tokens.counted(fastrand::u32(tokens.used.0..=tokens.used.1)));
         let (status, headers, _) = self.send(api, &Call { tokens, start_at, process: self.process }).await?;
         Ok((status == StatusCode::TOO_MANY_REQUESTS).then_some(headers))
     }
 }
 
-/// How long to wait before the next try: what the vendor asks for, or twice as long each time. `random`: 0 to 1.
+/// How long to wait before the next try: what the vendor asks for, or twice as long each time. `random`: 0 to
+/// 1.
 fn delay(headers: &HeaderMap, retry: u32, random: f64) -> Duration {
     let asked = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let asked = asked.map(Duration::from_secs).filter(|asked| !asked.is_zero() && *asked <= LONGEST_RETRY_AFTER);
+    let asked =
+        asked.map(Duration::from_secs).filter(|asked| !asked.is_zero() && *asked <= LONGEST_RETRY_AFTER);
     asked.unwrap_or_else(|| {
         let full = FIRST_DELAY.saturating_mul(2u32.saturating_pow(retry)).min(LONGEST_DELAY);
         full.mul_f64(1.0 - JITTER * random)

@@ -10,7 +10,11 @@ use crate::lab::demo::limits::Api;
 use crate::lab::demo::vendor::Call;
 
 impl Worker {
-    pub(super) async fn send(&self, api: &Api, call: &Call) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
+    pub(super) async fn send(
+        &self,
+        api: &Api,
+        call: &Call,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
         let body = serde_json::to_vec(call)?;
         let url = format!("{}{}", self.vendor, api.path);
         let request = HttpRequest::builder().method(Method::POST).uri(url);

@@ -95,15 +95,16 @@ impl Worker {
     /// Calls the vendor, and passes its reply to Sluice.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
         let start_at = match api.starts_by {
-            Some(limit) => {
-                slot.start_in(limit).ok_or_else(|| Failure::new(format!("the slot has no start in {limit}")))?
-            }
+            Some(limit) => slot
+                .start_in(limit)
+                .ok_or_else(|| Failure::new(format!("the slot has no start in {limit}")))?,
             None => slot.start_at(),
         };
         let start_at = u64::try_from(start_at.micros())?;
         let tokens = api.tokens.map_or(0, |tokens| tokens.counted(used));
         self.start_late().await;
-        let (status, headers, body) = self.send(api, &Call { tokens, start_at, process: self.process }).await?;
+        let (status, headers, body) =
+            self.send(api, &Call { tokens, start_at, process: self.process }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let usage = api.tokens.filter(|_| !is_refused).map(|tokens| (tokens.limit, used));
         let reply = Reply::new(status.as_u16(), &headers).with_body(&body);

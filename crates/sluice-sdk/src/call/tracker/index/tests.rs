@@ -130,12 +130,15 @@ fn ten_million_stores_and_takes_keep_the_size() {
             index.store(&new(name, "a", 1), round).unwrap();
             index.store(&new(name, "b", 1), round).unwrap();
         }
-        let sizes = (index.entries(), index.ages.capacity(), index.held.capacity(), index.requests.capacity());
+        let sizes =
+            (index.entries(), index.ages.capacity(), index.held.capacity(), index.requests.capacity());
         most = (most.0.max(sizes.0), most.1.max(sizes.1), most.2.max(sizes.2), most.3.max(sizes.3));
         for name in &names {
             match round % 2 {
                 0 => assert_eq!(payloads(index.take_request(name)), [round; 2]),
-                _ => assert!(["a", "b"].iter().all(|bucket| index.take(name, bucket).unwrap().payload == round)),
+                _ => assert!(
+                    ["a", "b"].iter().all(|bucket| index.take(name, bucket).unwrap().payload == round)
+                ),
             }
         }
     }
