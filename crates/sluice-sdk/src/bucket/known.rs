@@ -86,6 +86,11 @@ impl BucketReading {
         is_within(span, self.read_at, now)
     }
 
+    /// How long ago a reply last showed the row.
+    pub(crate) fn age(&self, now: Timestamp) -> Duration {
+        now.since(self.read_at)
+    }
+
     /// Whether a reply showed the row at `at` or later.
     pub(crate) fn is_read_since(&self, at: Timestamp) -> bool {
         self.read_at >= at

@@ -39,7 +39,8 @@ const FALLEN_FOR: Duration = Duration::from_secs(5);
 const AWAY: Duration = Duration::from_secs(10);
 
 /// The pause between two looks of a process whose turn is next: a hundredth of the time for which a slot is
-/// held, within these bounds. A slot is then free for a fiftieth of that time at most before it is taken.
+/// held, within these bounds. A slot that is held for half a second or longer is then free for about a
+/// hundredth of that time before it is taken.
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
 /// The longest pause of a process whose turn is far, for each that stands before it, and the bounds of that:
@@ -47,11 +48,11 @@ const LONGEST_NEXT_LOOK: Duration = Duration::from_millis(50);
 const FOR_EACH_AHEAD: Duration = Duration::from_millis(8);
 const LONGEST_LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
-/// The pace is measured over at least this time, and at most the other.
+/// The pace is measured over at least this time, and at most the other. It is unknown once it is older.
 const SHORTEST_PACE: Duration = Duration::from_millis(20);
 const LONGEST_PACE: Duration = Duration::from_secs(4);
-/// If nobody of this process waited for this long, the pace of before is kept, and measured anew from then
-/// on.
+/// A look that comes this much later than it was meant to ends a lull: nobody waited here, nobody could be
+/// served in a cool-down, or the process was frozen or had no DynamoDB. Such time says nothing of the pace.
 const SHORTEST_LULL: Duration = Duration::from_millis(100);
 
 /// How long this process waits without numbers after it could not draw one, for want of a right or in
@@ -83,11 +84,15 @@ struct State {
     fell: Option<Instant>,
     /// Slots that have been free since then, as looks showed, while nobody was granted any.
     idle: Option<Idle>,
-    /// A look, and how many were served by then.
-    pace_from: Option<(i64, Instant)>,
     last_look: Option<Instant>,
-    /// Numbers served a second; zero while unknown.
-    pace: f64,
+    /// When the next look is due.
+    due: Option<Instant>,
+    /// The end of the last lull.
+    lull_ended: Option<Instant>,
+    /// A reading since then, the first or one [`LONGEST_PACE`] ago: how many were served by then.
+    pace_from: Option<(i64, Instant)>,
+    /// Numbers served a second, and when that was measured.
+    pace: Option<(f64, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +123,8 @@ impl State {
         may_draw && bucket.is_waited_for(now)
     }
 
-    fn look(&mut self, bucket: &Bucket, is_free: bool) {
+    /// Notes a reading of the row that is `age` old.
+    fn look(&mut self, bucket: &Bucket, age: Duration, is_free: bool) {
         let (served, now) = (bucket.served(), Instant::now());
         let (admitted, still) = (bucket.admitted(), self.idle.filter(|idle| now - idle.last <= LONGEST_PACE));
         let still = still.filter(|idle| idle.admitted == admitted);
@@ -126,27 +132,35 @@ impl State {
         self.idle = is_free.then_some(Idle { admitted, since, last: now });
         let last = self.last_look.replace(now);
         self.forget(served, now, last);
-        let last = last.filter(|last| now - *last <= LONGEST_PACE);
-        if self.waiting == 0 && last.is_some_and(|last| now - last >= SHORTEST_LULL) {
-            // Nobody has waited here since the last look. The pace is the one from before: over this time it
-            // says how long callers were away.
-            self.pace_from = Some((served, now));
-            return;
+        let due = self.due.take().or(last);
+        if due.is_none_or(|due| now.saturating_duration_since(due) >= SHORTEST_LULL) {
+            (self.lull_ended, self.pace_from) = (Some(now), None);
         }
-        let (then, from) = self.pace_from.filter(|_| last.is_some()).unwrap_or((served, now));
-        self.pace_from = Some((then, from));
-        let (count, time) = (served.saturating_sub(then), now - from);
-        if count < 0 || time.is_zero() {
-            // The row was recreated, or nobody of this process has looked for long.
-            (self.pace_from, self.pace) = (Some((served, now)), 0.0);
-        } else if count == 0 && time >= LONGEST_PACE {
-            self.pace = 0.0;
+        if let Some(read_at) = now.checked_sub(age) {
+            self.measure(served, read_at);
+        }
+        self.pace = self.pace.filter(|(_, measured)| now - *measured < LONGEST_PACE);
+    }
+
+    /// Measures the pace by readings from after the last lull.
+    fn measure(&mut self, served: i64, read_at: Instant) {
+        let is_old = self.lull_ended.is_some_and(|ended| read_at < ended);
+        let Some((then, from)) = self.pace_from.filter(|_| !is_old) else {
+            if !is_old {
+                self.pace_from = Some((served, read_at));
+            }
+            return;
+        };
+        let (count, time) = (served.saturating_sub(then), read_at.saturating_duration_since(from));
+        if count < 0 {
+            // The row was recreated.
+            (self.pace_from, self.pace) = (Some((served, read_at)), None);
         } else if count > 0 && time >= SHORTEST_PACE {
             #[allow(clippy::cast_precision_loss)]
             let pace = count as f64 / time.as_secs_f64();
-            self.pace = pace;
+            self.pace = Some((pace, read_at));
             if time >= LONGEST_PACE {
-                self.pace_from = Some((served, now));
+                self.pace_from = Some((served, read_at));
             }
         }
     }
@@ -187,11 +201,18 @@ impl State {
 
 impl Turns {
     /// How many of the `waiting` callers of this process may take a slot now, the first of which wants
-    /// `cost`.
-    pub(crate) fn are_next(&self, bucket: &Bucket, waiting: usize, cost: Amount, now: Timestamp) -> usize {
+    /// `cost`, by a reading of the row that is `age` old.
+    pub(crate) fn are_next(
+        &self,
+        bucket: &Bucket,
+        age: Duration,
+        waiting: usize,
+        cost: Amount,
+        now: Timestamp,
+    ) -> usize {
         let mut state = self.0.lock();
         let rooms = rooms(free(bucket, now), cost);
-        state.look(bucket, rooms > 0);
+        state.look(bucket, age, rooms > 0);
         (state.waiting, state.cost) = (waiting, cost);
         let reach = state.reach(bucket, rooms);
         let numbered = state.numbers.len().min(waiting);
@@ -248,16 +269,18 @@ impl Turns {
         state.waiting = state.waiting.saturating_sub(count);
     }
 
-    /// How long until this process should look again; `None` if it cannot know.
+    /// How long until this process should look again; `None` if it cannot know. It is expected to look then.
     pub(crate) fn next_look(&self, bucket: &Bucket, now: Timestamp) -> Option<Duration> {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
         let cost = state.cost;
         let number = *state.numbers.front()?;
-        let pace = match state.pace_from {
-            _ if state.pace > 0.0 => state.pace,
+        let pace = match state.pace {
+            Some((pace, _)) => pace,
             // Nobody was served since: at most one is, in as much time again.
-            Some((_, from)) => 1.0 / from.elapsed().as_secs_f64().max(0.001),
-            None => return None,
+            None => {
+                let from = state.pace_from.map_or(state.lull_ended?, |(_, from)| from);
+                1.0 / from.elapsed().as_secs_f64().max(0.001)
+            }
         };
         let ahead = number.saturating_sub(bucket.served()).saturating_sub(rooms(free(bucket, now), cost));
         #[allow(clippy::cast_precision_loss)]
@@ -269,7 +292,9 @@ impl Turns {
         let many = u32::try_from(number.saturating_sub(bucket.served())).unwrap_or(0);
         let pause =
             far.clamp(next, FOR_EACH_AHEAD.saturating_mul(many).clamp(LONGEST_LOOK.0, LONGEST_LOOK.1));
-        Some(pause * 4 / 5 + random_wait_up_to(pause * 2 / 5))
+        let pause = pause * 4 / 5 + random_wait_up_to(pause * 2 / 5);
+        state.due = Some(Instant::now() + pause);
+        Some(pause)
     }
 
     /// How many numbers `waiting` callers lack, if this process may draw them now.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason, contended, refused};
+use crate::bucket::known::BucketReading;
 use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, UnconfirmedLease};
@@ -95,7 +96,7 @@ impl round::Batch for InlineBatch<'_> {
         }
         let now = self.inner.time().await?;
         self.answer_held(&reading.bucket, now);
-        let draft = self.plan(&reading.bucket, now);
+        let draft = self.plan(&reading, now);
         if draft.passes_over && !has_read {
             // Slots that nobody takes were free for a while by an earlier look. By now somebody has them,
             // most likely.
@@ -150,7 +151,8 @@ impl round::Batch for InlineBatch<'_> {
 
 impl InlineBatch<'_> {
     /// How many of the callers that wait may take a slot now.
-    fn are_next(&self, bucket: &Bucket, now: Timestamp) -> usize {
+    fn are_next(&self, reading: &BucketReading, now: Timestamp) -> usize {
+        let bucket = &reading.bucket;
         let wants = |waiter: &InlineWaiter| match &waiter.ask {
             InlineAsk::Take { cost, terms, .. } if terms.stays => Some(cost.amount()),
             _ => None,
@@ -161,14 +163,15 @@ impl InlineBatch<'_> {
             // Nobody has a turn, and the refusal says how long.
             return usize::MAX;
         }
-        self.turns.are_next(bucket, 1 + waiting.count(), cost, now)
+        self.turns.are_next(bucket, reading.age(now), 1 + waiting.count(), cost, now)
     }
 
-    fn plan(&self, bucket: &Bucket, now: Timestamp) -> InlineDraft {
+    fn plan(&self, reading: &BucketReading, now: Timestamp) -> InlineDraft {
+        let bucket = &reading.bucket;
         let planner = InlinePlanner::new(bucket);
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
-        let (are_next, mut waiting, mut is_cut) = (self.are_next(bucket, now), 0, false);
+        let (are_next, mut waiting, mut is_cut) = (self.are_next(reading, now), 0, false);
         for (at, waiter) in self.waiters.iter().enumerate() {
             match &waiter.ask {
                 InlineAsk::Take { .. } if is_cut => {}

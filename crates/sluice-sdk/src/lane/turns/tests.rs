@@ -7,6 +7,8 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const ONE: Amount = Amount::from_tokens(1);
+/// A reading of this moment.
+const FRESH: Duration = Duration::ZERO;
 
 struct Map(BTreeMap<&'static str, Operand>);
 
@@ -57,7 +59,7 @@ fn with_callers(numbers: impl IntoIterator<Item = i64>, waiting: usize) -> Turns
 #[tokio::test(start_paused = true)]
 async fn callers_take_slots_in_the_order_of_their_numbers() {
     let turns = with([12, 13, 20]);
-    let next = |free, served| turns.are_next(&bucket(free, served, true), 3, ONE, NOW);
+    let next = |free, served| turns.are_next(&bucket(free, served, true), FRESH, 3, ONE, NOW);
     assert_eq!(
         [next(0, 12), next(1, 11), next(1, 12), next(2, 12), next(8, 12), next(9, 12)],
         [0, 0, 1, 2, 2, 3]
@@ -68,13 +70,13 @@ async fn callers_take_slots_in_the_order_of_their_numbers() {
 #[tokio::test(start_paused = true)]
 async fn who_has_no_number_comes_after_those_that_wait_and_at_once_where_nobody_waits() {
     let turns = with([]);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
-    assert_eq!(turns.are_next(&bucket(5, 0, false), 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(5, 0, false), FRESH, 1, ONE, NOW), 1);
     // One that could not draw takes as before.
     turns.have_drawn(Ok(None), 1);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 1);
     advance(WITHOUT_NUMBERS + Duration::from_millis(1)).await;
-    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,11 +87,11 @@ async fn a_draw_that_failed_a_few_times_is_no_reason_to_pass_others() {
         assert_eq!(turns.begin_to_draw(1), Some(1));
         turns.have_drawn(Err(failed()), 1);
         assert_eq!(turns.begin_to_draw(1), None, "not at once again");
-        assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
         advance(DRAW_AGAIN).await;
     }
     turns.have_drawn(Err(failed()), 1);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), 1, ONE, NOW), 1, "and in the end it takes without");
+    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 1, "and in the end it takes without");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +99,7 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
 {
     let turns = with([5]);
     let idle = bucket(1, 0, true);
-    let look = || turns.are_next(&idle, 1, ONE, NOW);
+    let look = || turns.are_next(&idle, FRESH, 1, ONE, NOW);
     assert_eq!(look(), 0);
     for _ in 0..2 {
         advance(GRACE).await;
@@ -107,10 +109,10 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
     assert_eq!(look(), 1, "for eight");
     let over = Serves { numbers: 6, passes_over: true };
     assert_eq!(turns.serves(&idle, 0, ONE, NOW), over, "and the five before it are passed over");
-    assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 0, "somebody was served");
+    assert_eq!(turns.are_next(&bucket(1, 1, true), FRESH, 1, ONE, NOW), 0, "somebody was served");
     // A process whose turn is far looks rarely. Nobody was served between its looks, so the slots were free.
     advance(GRACE * 10).await;
-    assert_eq!(turns.are_next(&bucket(1, 1, true), 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(1, 1, true), FRESH, 1, ONE, NOW), 1);
     assert_eq!(with([i64::MAX - 1]).0.lock().reach(&bucket(1, 0, true), 1), 1);
 }
 
@@ -118,7 +120,7 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
 async fn numbers_that_the_first_of_a_write_passes_over_count_once() {
     let turns = with(1_000..1_004);
     let idle = bucket(4, 0, true);
-    while turns.are_next(&idle, 4, ONE, NOW) < 4 {
+    while turns.are_next(&idle, FRESH, 4, ONE, NOW) < 4 {
         advance(GRACE).await;
     }
     assert_eq!([0, 1, 2, 3].map(|at| turns.serves(&idle, at, ONE, NOW).numbers), [1_001, 1, 1, 1]);
@@ -130,10 +132,10 @@ async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
     let turns = with([1_000_000_000_000]);
     let idle = bucket(3, 0, true);
     for _ in 0..MOST_WIDENED {
-        assert_eq!(turns.are_next(&idle, 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&idle, FRESH, 1, ONE, NOW), 0);
         advance(GRACE).await;
     }
-    assert_eq!(turns.are_next(&idle, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&idle, FRESH, 1, ONE, NOW), 1);
     assert_eq!(turns.serves(&idle, 0, ONE, NOW).numbers, u32::MAX);
 }
 
@@ -141,9 +143,9 @@ async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn numbers_of_a_count_that_is_gone_are_forgotten() {
     let turns = with([50_000]);
-    turns.are_next(&bucket(0, 49_000, true), 1, ONE, NOW);
+    turns.are_next(&bucket(0, 49_000, true), FRESH, 1, ONE, NOW);
     let busy = |served| {
-        assert_eq!(turns.are_next(&bucket(0, served, true), 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW), 0);
         turns.begin_to_draw(1)
     };
     assert_eq!(busy(3), None);
@@ -153,7 +155,7 @@ async fn numbers_of_a_count_that_is_gone_are_forgotten() {
     advance(FALLEN_FOR).await;
     assert_eq!(busy(600), Some(1));
     turns.have_drawn(Ok(Some(660)), 1);
-    assert_eq!(turns.are_next(&bucket(1, 659, true), 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(1, 659, true), FRESH, 1, ONE, NOW), 1);
 }
 
 /// The bucket's row was made again before this process first looked, and the load row after it had drawn.
@@ -169,11 +171,11 @@ async fn a_draw_below_the_numbers_that_are_held_replaces_them() {
 #[tokio::test(start_paused = true)]
 async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_grant_counts_them() {
     let turns = with([3, 4, 5]);
-    assert_eq!(turns.are_next(&bucket(0, 3, true), 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(0, 3, true), FRESH, 1, ONE, NOW), 0);
     assert_eq!((turns.begin_to_draw(2), turns.begin_to_draw(4)), (None, Some(1)), "two have left");
     turns.end_draw();
     let row = bucket(1, 3, true);
-    assert_eq!(turns.are_next(&row, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&row, FRESH, 1, ONE, NOW), 1);
     // Nobody else counts them: no condition is needed.
     assert_eq!(turns.serves(&row, 0, ONE, NOW), Serves { numbers: 3, passes_over: false });
     assert_eq!(with_callers([3, 7, 8], 1).0.lock().left_over(8), 1, "others have passed over 7");
@@ -181,7 +183,7 @@ async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_gra
     assert_eq!(turns.begin_to_draw(2), Some(2), "no number is left over");
     turns.have_drawn(Ok(Some(9)), 2);
     assert_eq!(turns.0.lock().numbers, [7, 8]);
-    assert_eq!(turns.are_next(&bucket(2, 7, true), 2, ONE, NOW), 2);
+    assert_eq!(turns.are_next(&bucket(2, 7, true), FRESH, 2, ONE, NOW), 2);
     assert_eq!(turns.serves(&bucket(2, 7, true), 1, ONE, NOW).numbers, 1, "they count once");
 }
 
@@ -189,9 +191,9 @@ async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_gra
 #[tokio::test(start_paused = true)]
 async fn numbers_that_were_passed_over_while_nobody_waited_here_are_no_turn() {
     let turns = with([3, 4, 900]);
-    turns.are_next(&bucket(0, 3, true), 3, ONE, NOW);
+    turns.are_next(&bucket(0, 3, true), FRESH, 3, ONE, NOW);
     advance(AWAY).await;
-    assert_eq!(turns.are_next(&bucket(2, 800, true), 3, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(2, 800, true), FRESH, 3, ONE, NOW), 0);
     assert_eq!(turns.0.lock().numbers, [900]);
 }
 
@@ -220,7 +222,9 @@ async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
             let row = loop {
                 let row = bucket(3, served, true);
                 fastrand::shuffle(&mut callers);
-                if let Some(next) = callers.iter().position(|turns| turns.are_next(&row, 1, ONE, NOW) == 1) {
+                if let Some(next) =
+                    callers.iter().position(|turns| turns.are_next(&row, FRESH, 1, ONE, NOW) == 1)
+                {
                     callers.swap(0, next);
                     break row;
                 }
@@ -242,15 +246,87 @@ async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
     }
 }
 
+/// The pause until the next look of a process whose first number is far, in milliseconds.
+fn next_look(turns: &Turns, served: i64) -> u128 {
+    turns.next_look(&bucket(0, served, true), NOW).unwrap().as_millis()
+}
+
+/// Looks at a full bucket for `secs`, as often as a process does that waits, while `a_second` are served.
+/// Returns how many were served by then.
+async fn wait_in_a_crowd(turns: &Turns, served: i64, a_second: i64, secs: u64) -> i64 {
+    let (began, end) = (Instant::now(), Duration::from_secs(secs));
+    loop {
+        let time = began.elapsed();
+        let served = served + i64::try_from(time.as_millis()).unwrap() * a_second / 1_000;
+        turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW);
+        if time == end {
+            return served;
+        }
+        let pause = turns.next_look(&bucket(0, served, true), NOW).unwrap();
+        advance(pause.min(end - time)).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn looks_are_rare_while_the_turn_is_far_and_follow_the_pace() {
     let turns = with([40]);
-    turns.are_next(&bucket(0, 0, true), 1, ONE, NOW);
-    advance(Duration::from_secs(1)).await;
     // Twenty a second: slots are held half a second.
-    turns.are_next(&bucket(0, 20, true), 1, ONE, NOW);
-    let look = |served| turns.next_look(&bucket(0, served, true), NOW).unwrap().as_millis();
+    assert_eq!(wait_in_a_crowd(&turns, 0, 20, 1).await, 20);
+    let look = |served| next_look(&turns, served);
     assert!((250..=380).contains(&look(20)), "a third of the 950 ms until its turn: {}", look(20));
     assert!((4..=6).contains(&look(39)) && (4..=6).contains(&look(40)), "{} {}", look(39), look(40));
     assert!(with([]).next_look(&bucket(0, 0, true), NOW).is_none());
+}
+
+/// Twenty are served a second. The process was away for two seconds, and its first look is at what it knew.
+#[tokio::test(start_paused = true)]
+async fn what_was_served_in_a_lull_is_no_pace() {
+    let turns = with([10_000]);
+    let served = wait_in_a_crowd(&turns, 0, 20, 2).await;
+    turns.were_served(1);
+    advance(Duration::from_secs(2)).await;
+    turns.have_drawn(Ok(Some(served + 101)), 1);
+    turns.are_next(&bucket(0, served, true), Duration::from_secs(2), 1, ONE, NOW);
+    for after in [5, 25, 50, 270] {
+        advance(Duration::from_millis(after)).await;
+        turns.are_next(
+            &bucket(0, served + 40 + i64::try_from(after).unwrap() / 50, true),
+            FRESH,
+            1,
+            ONE,
+            NOW,
+        );
+        let pause = next_look(&turns, served + 40);
+        assert!((390..=610).contains(&pause), "60 before it, at 20 a second: {pause} ms");
+    }
+}
+
+/// Its last caller gave up, or nobody was served since a vendor asked for a pause: the process does not look.
+#[tokio::test(start_paused = true)]
+async fn the_pace_is_kept_over_a_lull_in_which_nobody_was_served() {
+    let turns = with([10_000]);
+    let served = wait_in_a_crowd(&turns, 9_000, 400, 2).await;
+    next_look(&turns, served);
+    advance(Duration::from_secs(3)).await;
+    turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW);
+    advance(Duration::from_millis(5)).await;
+    turns.are_next(&bucket(0, served + 1, true), FRESH, 1, ONE, NOW);
+    let pause = next_look(&turns, 9_940);
+    assert!((39..=60).contains(&pause), "a third of 59 at 400 a second: {pause} ms");
+}
+
+/// One call now and then finds a free slot at once.
+#[tokio::test(start_paused = true)]
+async fn a_pace_that_nobody_measured_for_four_seconds_is_unknown() {
+    let turns = with([100_000]);
+    let served = wait_in_a_crowd(&turns, 90_000, 400, 2).await;
+    for _ in 0..2 {
+        turns.were_served(1);
+        advance(Duration::from_secs(3)).await;
+        turns.are_next(&bucket(5, served, false), FRESH, 1, ONE, NOW);
+    }
+    turns.have_drawn(Ok(Some(served + 61)), 1);
+    advance(Duration::from_millis(50)).await;
+    let pause = next_look(&turns, served);
+    assert!(pause >= 390, "a pace of 400 a second would make it {} ms: {pause} ms", 59 * 1000 / 400 / 3);
 }
