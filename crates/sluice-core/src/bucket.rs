@@ -112,9 +112,9 @@ impl Bucket {
 
     /// Returns a full bucket that has no row yet.
     ///
-    /// Slots do not flow in, so the anchor of a concurrency bucket is 0 and stays 0. Each write to a rate
-    /// bucket asks for the anchor that its process read. So no write for a rate bucket changes a concurrency
-    /// bucket that was made in its place.
+    /// Slots do not flow in, so the anchor of a concurrency bucket is 0 and stays 0. Each write that takes or
+    /// gives tokens asks for the anchor that its process read. So no such write changes a concurrency bucket
+    /// that was made in the place of a rate bucket.
     #[must_use]
     pub fn full(dimension: Dimension, limit: Limit, now: Timestamp) -> Self {
         let anchor = if limit.is_concurrent() { Timestamp::default() } else { now };

@@ -203,16 +203,18 @@ impl Limit {
         Self { capacity, rate, cost_per_call: self.cost_per_call.max(other.cost_per_call), ..*self }
     }
 
-    /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency):
-    /// refill rate and burst are lowered in proportion, and the burst keeps room for one call of the default
-    /// cost. `None` if it is not lower by at least a hundredth (a refill rate is often written with few
-    /// decimals), or if nothing would flow back.
+    /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency, whose
+    /// window is zero): refill rate and burst are lowered in proportion, and the burst keeps room for one call
+    /// of the default cost. `None` if it is not lower by at least a hundredth (a refill rate is often written
+    /// with few decimals), if nothing would flow back, or if a quota of a window is compared with calls at
+    /// once.
     #[must_use]
     pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
         let one_call = self.cost_per_call.amount();
         if self.is_concurrent() {
             let slots = reported.max(one_call);
-            return Self::concurrent(slots, self.cost_per_call).ok().filter(|_| slots < self.capacity);
+            let is_lower = window.is_zero() && slots < self.capacity;
+            return Self::concurrent(slots, self.cost_per_call).ok().filter(|_| is_lower);
         }
         let own = self.rate.accrued_floor(window);
         if reported >= own.fraction(99, 100) {

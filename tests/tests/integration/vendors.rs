@@ -281,6 +281,26 @@ async fn a_lower_limit_is_noted_once_and_the_bucket_keeps_its_own() {
     assert_eq!(world.bucket(RPM).await.limit().capacity().to_string(), "100");
 }
 
+/// The call held tokens of a rate bucket, and its reply says what that limit is.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_requests_is_not_adopted_as_slots_by_a_bucket_that_took_their_place() {
+    for knows in [false, true] {
+        let world = World::with_rate(RPM, 100, 60).await;
+        let client = world.client();
+        let grant = take(&client, RPM).await;
+        world.client().ops().remove_bucket(&dimension(RPM)).await.unwrap();
+        world.slots(RPM, 100).await;
+        adopts(&world, RPM).await;
+        if knows {
+            world.pass(Duration::from_secs(2));
+            let _learns = client.acquire(RPM).await.unwrap();
+        }
+        let said = client.observe(RPM, &SIXTY, Some(&grant)).await.unwrap();
+        let limit = *world.bucket(RPM).await.limit();
+        assert_eq!(limit.capacity().to_string(), "100", "knows: {knows}, {said:?}, {limit:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lower_limit_is_adopted_where_the_bucket_says_so() {
     let world = World::with_rate(RPM, 100, 60).await;

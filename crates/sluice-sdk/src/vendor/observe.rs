@@ -220,7 +220,7 @@ pub(crate) async fn observe(
     let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
     let said = strictest(&limit, &reading.reported);
     let level = observe_level(inner, &entry, &limit, &said, mark, in_turn.as_deref_mut()).await?;
-    let limit = observe_limit(inner, &entry, &said).await?;
+    let limit = observe_limit(inner, &entry, &limit, &said).await?;
     Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
 }
 
@@ -323,15 +323,17 @@ fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
     }
 }
 
+/// Compares the limit that the reply states with the bucket's. The reply was read for a bucket of this
+/// `limit`: one that was recreated since may be of another kind, and the window tells them apart.
 async fn observe_limit(
     inner: &Inner,
     entry: &Entry,
+    limit: &Limit,
     reported: &Reported,
 ) -> Result<ObservedLimit, AcquireError> {
-    let mut bucket = known(inner, entry).await?.bucket;
-    let is_concurrent = bucket.limit().is_concurrent();
     let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
-    let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
+    let window = if limit.is_concurrent() { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
+    let mut bucket = known(inner, entry).await?.bucket;
     if bucket.limit_at_vendor().lowered_to(vendors, window).is_none() {
         return Ok(ObservedLimit::NotLower);
     }
