@@ -5,6 +5,7 @@ use sluice_sdk::ClientBuilder;
 
 use super::large::{fill, table_units};
 use super::*;
+use crate::world::all_or_first;
 
 pub(super) const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -36,7 +37,7 @@ pub(super) async fn saturated(
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_holds_over_ten_minutes_with_one_process_and_with_five() {
-    for (processes, per_minute) in [(1, 1_500), (5, 1_500)] {
+    for (processes, per_minute) in all_or_first(&[(1, 1_500), (5, 1_500)]).iter().copied() {
         let (world, clients) = saturated(30, processes, |settings| settings.heal_budget(per_minute)).await;
         world.dynamo.meter().reset();
         ask(&clients, TEN_MINUTES).await;

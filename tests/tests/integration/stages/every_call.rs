@@ -151,22 +151,14 @@ async fn every_call_hangs_at(stage: Stage) {
     acquires(&client).await;
 }
 
+/// Most of its time is waited: two stages at once.
 #[tokio::test]
-async fn every_call_ends_in_its_time_while_nothing_accepts_a_connection() {
-    every_call_hangs_at(Stage::NoConnection).await;
+async fn every_call_ends_in_its_time_while_no_connection_is_accepted_or_no_reply_begins() {
+    tokio::join!(every_call_hangs_at(Stage::NoConnection), every_call_hangs_at(Stage::NoHead));
 }
 
 #[tokio::test]
-async fn every_call_ends_in_its_time_while_no_reply_begins() {
-    every_call_hangs_at(Stage::NoHead).await;
-}
-
-#[tokio::test]
-async fn every_call_ends_in_its_time_while_no_body_comes() {
-    every_call_hangs_at(Stage::NoBody).await;
-}
-
-#[tokio::test]
-async fn every_call_ends_in_its_time_while_bodies_trickle() {
-    every_call_hangs_at(Stage::Trickle(ATTEMPT.mul_f64(0.3))).await;
+async fn every_call_ends_in_its_time_while_no_body_comes_or_bodies_trickle() {
+    let trickles = Stage::Trickle(ATTEMPT.mul_f64(0.3));
+    tokio::join!(every_call_hangs_at(Stage::NoBody), every_call_hangs_at(trickles));
 }

@@ -16,11 +16,10 @@ const BODY: &str =
 ///
 /// # Errors
 /// If the clients cannot be created.
+#[rustfmt::skip] // The layer is one line.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let http = tower::ServiceBuilder::new()
-        .layer(sluice_http::Limiter::from_env().await?.vendor("acme"))
-        .service(http);
+    let http = tower::ServiceBuilder::new().layer(sluice_http::Limiter::from_env().await?.vendor("acme")).service(http);
     let call = async || {
         let request =
             Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");

@@ -16,6 +16,7 @@ const BODY: &str =
 ///
 /// # Errors
 /// If the clients cannot be created.
+#[rustfmt::skip] // The layer is one line.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let call = async || {
