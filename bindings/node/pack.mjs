@@ -52,12 +52,14 @@ function pack(of, fill, folder) {
 }
 
 /** What only one platform has: a file, as a package of its own. */
-function platform({ manifest: { name: of, version, license, engines } }, file, path, name, folder) {
+function platform({ manifest: { name: of, version, license, homepage, repository, engines } }, file, path, name, folder) {
   const described = {
     name: `${of}-${name}`,
     version,
     description: `What ${of} needs on ${name}`,
     license,
+    homepage,
+    repository,
     engines,
     ...PLATFORMS[name],
     ...(file.endsWith(".node") && { main: file }),
@@ -76,9 +78,13 @@ function main({ folder: from, manifest }, folder) {
   const names = Object.keys(PLATFORMS).map((name) => [`${manifest.name}-${name}`, manifest.version]);
   const files = manifest.files.filter((file) => file !== "sluice.node");
   const fill = (work) => {
-    for (const file of [...files, "README.md"]) {
+    for (const file of files) {
       cpSync(join(from, file), join(work, file), { recursive: true });
     }
+    // npm shows it without the files beside it.
+    const readme = spawnSync(join(import.meta.dirname, "../../.ci/guides"), ["readme", join(from, "README.md")]);
+    if (readme.status !== 0) throw new Error(`${readme.error ?? readme.stderr}`);
+    writeFileSync(join(work, "README.md"), readme.stdout);
   };
   pack({ ...manifest, files, optionalDependencies: Object.fromEntries(names) }, fill, folder);
 }
