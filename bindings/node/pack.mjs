@@ -52,7 +52,8 @@ function pack(of, fill, folder) {
 }
 
 /** What only one platform has: a file, as a package of its own. */
-function platform({ manifest: { name: of, version, license, homepage, repository, engines } }, file, path, name, folder) {
+function platform({ manifest }, file, path, name, folder) {
+  const { name: of, version, license, homepage, repository, engines } = manifest;
   const described = {
     name: `${of}-${name}`,
     version,
