@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // The same acquires as those of the example `overhead` of the SDK of Rust, which is measured beside them.

@@ -1,6 +1,6 @@
 package sluice
 
-// #include "../c/include/sluice.h"
+// #include "include/sluice.h"
 import "C"
 
 import (

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // asked is who sent a request.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 func Example() {

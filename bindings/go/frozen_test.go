@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // TestFunction is no test of its own: it is what a process does that is frozen, one call for each two lines

@@ -1,3 +1,3 @@
-module sluice
+module github.com/OWNER/sluice/bindings/go
 
 go 1.24

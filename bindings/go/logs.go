@@ -1,6 +1,6 @@
 package sluice
 
-// #include "../c/include/sluice.h"
+// #include "include/sluice.h"
 // extern void sluiceGoLog(uintptr_t context, char *record, uintptr_t length);
 // extern void sluiceGoForget(uintptr_t context);
 import "C"

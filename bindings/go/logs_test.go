@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // lines remembers what is written to it.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
-	"sluice/sluicetest"
+	sluice "github.com/OWNER/sluice/bindings/go"
+	"github.com/OWNER/sluice/bindings/go/sluicetest"
 )
 
 var client *sluice.Client

@@ -1,6 +1,6 @@
 package sluice
 
-// #cgo CFLAGS: -I${SRCDIR}/../c/include
+// #cgo CFLAGS: -I${SRCDIR}/include
 // #cgo LDFLAGS: -L${SRCDIR}/lib -lsluice_c -lm -ldl -lpthread
 // #include "sluice.h"
 // extern void sluiceGoDone(uintptr_t context, SluiceAnswer *answer);

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 func TestASlotInsideOfASlotOfTheSameBucketIsAnError(t *testing.T) {

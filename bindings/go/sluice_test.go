@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 func TestACallTakesWhatIsThereAndARefusalSaysWhenToComeBack(t *testing.T) {

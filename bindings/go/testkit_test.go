@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
-	"sluice/sluicetest"
+	sluice "github.com/OWNER/sluice/bindings/go"
+	"github.com/OWNER/sluice/bindings/go/sluicetest"
 )
 
 // clientOf is a client of a sandbox.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // vendor is one of chat completions on this machine, which judges for itself: a bucket of requests, as its own limit.

@@ -4,12 +4,13 @@
 //     node pack.mjs testkit linux-x64-gnu COMMAND FOLDER     the command `sluice` of one platform
 //     node pack.mjs main FOLDER                              the JavaScript of both (`npm run build` first)
 //
+// Beside MODULE and COMMAND is THIRD-PARTY.txt, the licences of what is linked into them (`.ci/third-party`).
 // The main packages name those of the platforms as optional: npm installs the one that fits.
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 const PLATFORMS = {
   "linux-x64-gnu": { os: ["linux"], cpu: ["x64"], libc: ["glibc"] },
@@ -37,6 +38,7 @@ function pack(of, fill, folder) {
   const work = mkdtempSync(join(tmpdir(), "sluice-npm-"));
   try {
     fill(work);
+    cpSync(join(import.meta.dirname, "../../LICENSE"), join(work, "LICENSE"));
     writeFileSync(join(work, "package.json"), `${JSON.stringify(of, null, 2)}\n`);
     mkdirSync(folder, { recursive: true });
     const packed = spawnSync("npm", ["pack", "--silent", "--pack-destination", resolve(folder)], {
@@ -50,20 +52,24 @@ function pack(of, fill, folder) {
 }
 
 /** What only one platform has: a file, as a package of its own. */
-function platform({ manifest: { name: of, version, license, engines } }, file, path, name, folder) {
+function platform({ manifest }, file, path, name, folder) {
+  const { name: of, version, license, homepage, repository, engines } = manifest;
   const described = {
     name: `${of}-${name}`,
     version,
     description: `What ${of} needs on ${name}`,
     license,
+    homepage,
+    repository,
     engines,
     ...PLATFORMS[name],
     ...(file.endsWith(".node") && { main: file }),
-    files: [file],
+    files: [file, "THIRD-PARTY.txt"],
   };
   const fill = (work) => {
     cpSync(path, join(work, file));
     chmodSync(join(work, file), 0o755);
+    cpSync(join(dirname(path), "THIRD-PARTY.txt"), join(work, "THIRD-PARTY.txt"));
   };
   pack(described, fill, folder);
 }
@@ -73,9 +79,13 @@ function main({ folder: from, manifest }, folder) {
   const names = Object.keys(PLATFORMS).map((name) => [`${manifest.name}-${name}`, manifest.version]);
   const files = manifest.files.filter((file) => file !== "sluice.node");
   const fill = (work) => {
-    for (const file of [...files, "README.md"]) {
+    for (const file of files) {
       cpSync(join(from, file), join(work, file), { recursive: true });
     }
+    // npm shows it without the files beside it.
+    const readme = spawnSync(join(import.meta.dirname, "../../.ci/guides"), ["readme", join(from, "README.md")]);
+    if (readme.status !== 0) throw new Error(`${readme.error ?? readme.stderr}`);
+    writeFileSync(join(work, "README.md"), readme.stdout);
   };
   pack({ ...manifest, files, optionalDependencies: Object.fromEntries(names) }, fill, folder);
 }

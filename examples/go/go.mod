@@ -2,6 +2,6 @@ module worker
 
 go 1.24
 
-require sluice v0.0.0
+require github.com/OWNER/sluice/bindings/go v0.0.0
 
-replace sluice => ../../bindings/go
+replace github.com/OWNER/sluice/bindings/go => ../../bindings/go

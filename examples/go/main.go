@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // A job that is put back is due again after a delay, as in SQS.

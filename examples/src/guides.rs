@@ -17,6 +17,7 @@ pages! {
     Shares "shares.md",
     Testing "testing.md",
     Tokens "tokens.md",
+    Readme "../README.md",
     Sdk "../crates/sluice-sdk/README.md",
     Testkit "../crates/sluice-testkit/README.md",
 }

@@ -166,11 +166,11 @@ class Day:
             self.ran({})
             return "it worked"
 
-    def ran(self, besides: dict) -> None:
+    def ran(self, more: dict) -> None:
         lines = deploy.json_lines(deploy.log(self.lab.aws, self.function))
         new, self.read = lines[self.read :], len(lines)
         published = {of: value for line in new for of, value in judged.printed(line).items()}
-        list(self.phases.values())[-1].runs.append(published | besides)
+        list(self.phases.values())[-1].runs.append(published | more)
 
     # People and callers.
 

@@ -86,8 +86,8 @@ def played(phases: dict[str, Phase], happens_once: bool) -> dict[Metric, list[tu
 
 
 def alarms_of(phases: dict[str, Phase], happens_once: bool, alarms: list[dict]) -> list[Paged]:
-    """Those that notify somebody, the first one first. An alarm that nobody hears of, or whose end nobody
-    hears of, is missed.
+    """Those that notify somebody, the first one first. An alarm is missed if nobody is notified of it, or
+    of its end.
     """
     published, found = played(phases, happens_once), []
     for alarm in alarms:

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
@@ -23,7 +23,9 @@ before(() => {
   process.once("exit", () => rmSync(folder, { recursive: true }));
   const pack = (...args) => assert.equal(run(process.execPath, [join(source, "pack.mjs"), ...args]).status, 0);
   pack("main", folder);
-  pack("platform", platform, join(source, "sluice.node"), folder);
+  writeFileSync(join(folder, "THIRD-PARTY.txt"), "arc-swap 1.9.3: MIT OR Apache-2.0\n");
+  copyFileSync(join(source, "sluice.node"), join(folder, "module"));
+  pack("platform", platform, join(folder, "module"), folder);
   // A command that is quickly packed, in place of a debug build.
   const script = join(folder, "command");
   writeFileSync(script, `#!/bin/sh\nexec ${command()} "$@"\n`);
@@ -51,6 +53,16 @@ test("a project that installs both packages has its first grant, by import and b
   const requires = `require("@sluice/sdk").Client.fromEnv().acquire(${rpm}).then(({ granted }) => console.log(granted));`;
   const required = run(process.execPath, ["-e", requires], cwd);
   assert.equal(required.stdout, "true", required.stderr);
+});
+
+test("the packages have the licences, and a README without paths", () => {
+  const cwd = project("licences", "sluice-sdk-0", `sluice-sdk-${platform}`, "sluice-testkit-");
+  const file = (name) => readFileSync(join(cwd, "node_modules/@sluice", name), "utf8");
+  for (const name of ["sdk", `sdk-${platform}`, "testkit", `testkit-${platform}`]) {
+    assert.match(file(`${name}/LICENSE`), /Apache License/);
+    if (name.endsWith(platform)) assert.match(file(`${name}/THIRD-PARTY.txt`), /arc-swap/);
+    else assert.doesNotMatch(file(`${name}/README.md`), /\]\((?!https:)/);
+  }
 });
 
 test("without the package of the platform, the error names it", () => {

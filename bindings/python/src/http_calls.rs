@@ -163,7 +163,7 @@ fn head(status: u16, of: &Bound<'_, PyAny>) -> PyResult<Response<()>> {
 
 #[pymethods]
 impl NativeCall {
-    /// The body to send in the place of the client's; `None` to send that.
+    /// The body to send in place of the client's; `None` to send that.
     #[getter]
     fn other_body<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.other_body.as_deref().map(|body| PyBytes::new(py, body))

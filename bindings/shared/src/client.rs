@@ -158,7 +158,7 @@ async fn redeemed(client: Client, ticket: String) -> Result<Answer, Failure> {
     })
 }
 
-/// A grant with what is told of it.
+/// A grant, and what its caller is told about it.
 fn granted(grant: UndeliveredGrant) -> Answer {
     let held = HeldGrant::of(grant);
     Answer { value: held.told(), made: Some(Kind::Grant(Arc::new(held)).into()), ..Answer::default() }

@@ -27,7 +27,7 @@ struct Used {
     used: Number,
 }
 
-/// A slot that has started, with what is told of it.
+/// A slot that has started, and what its caller is told about it.
 pub(crate) fn delivered(running: RunningSlot) -> Answer {
     let slot = running.slot().clone();
     let value = json!({

@@ -43,7 +43,7 @@ enum Action {
         #[arg(long, conflicts_with = "dry_run")]
         create_table: bool,
         /// Then keep clients and sweeps out of these buckets that do not speak this protocol, or a later one:
-        /// see "Versions" in `docs/operations.md`. What a bucket requires is never lowered
+        /// see "Versions" in `docs/reconciler.md`. What a bucket requires is never lowered
         #[arg(long, value_name = "N", conflicts_with = "dry_run",
               value_parser = clap::value_parser!(i64).range(1..=PROTOCOL_VERSION))]
         protocol: Option<i64>,

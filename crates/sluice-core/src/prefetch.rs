@@ -108,7 +108,7 @@ impl Lot {
         RateReceipt::in_batch(Arc::clone(&self.after), Amount::ZERO, left).give_back(now)
     }
 
-    /// Removes what ran over the brim by `now`: it is gone for good.
+    /// Removes what has overflowed by `now`: it is gone for good.
     fn spill(&mut self, now: Timestamp) {
         let brim = RatePlanner::new(&self.after).brim(now);
         self.left = self.left.min(brim.minus(self.after.tokens())).max(Amount::ZERO);

@@ -48,7 +48,7 @@ pub const VERSION: &str = "version";
 /// reads who uses the bucket: nobody needs a request to learn of it.
 pub const PROTOCOL: &str = "protocol";
 /// The protocol that this version speaks: what rows mean. It rises with a change that an older client or
-/// sweep would damage; `docs/operations.md` has the versions, and the exception of shares of slots.
+/// sweep would damage; `docs/reconciler.md` has the versions, and the exception of shares of slots.
 pub const PROTOCOL_VERSION: i64 = 1;
 /// Bucket, optional: nothing is granted before this instant.
 pub const BLOCKED_UNTIL: &str = "blocked_until";

@@ -104,7 +104,7 @@ impl Ticket {
         self.start
     }
 
-    /// When the ticket may be redeemed at the latest: by then, what it holds would run over the brim of its
+    /// When the ticket may be redeemed at the latest: by then, what it holds would overflow its
     /// bucket. Tokens that others give back may make this earlier.
     #[must_use]
     pub const fn use_by(&self) -> Timestamp {

@@ -2,7 +2,7 @@
 //! result.
 //!
 //! Its log has one JSON object a line: `reconciler.complete` for each run, metrics in CloudWatch's Embedded
-//! Metric Format, and what the sweep logs. `docs/operations.md` is the manual.
+//! Metric Format, and what the sweep logs. `docs/reconciler.md` describes it.
 
 mod guard;
 mod log;

@@ -44,7 +44,7 @@ impl Body {
     }
 
     /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Amazon's
-    /// `message`, ElevenLabs' `detail.message`, or a text in the place of the object.
+    /// `message`, ElevenLabs' `detail.message`, or a text in place of the object.
     pub(crate) fn message(&self) -> Option<&str> {
         const PLACES: &[&str] =
             &["/error/message", "/message", "/Message", "/detail/message", "/error", "/detail", ""];

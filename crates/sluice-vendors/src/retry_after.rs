@@ -34,7 +34,7 @@ pub struct RetryAfter {
 ///    `x-ms-retry-after-ms`.
 /// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is
 ///    a wait of zero. A number above 30 years is a Unix time.
-/// 3. `x-rate-limit-reset-tokens`, which Azure sends in the place of `retry-after`
+/// 3. `x-rate-limit-reset-tokens`, which Azure sends in place of `retry-after`
 ///    (<https://github.com/openai/openai-python/issues/937>).
 /// 4. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes
 ///    it.

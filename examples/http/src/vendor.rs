@@ -35,7 +35,7 @@ pub struct Books {
     pub running: usize,
     /// Tokens of all answered calls, input and output.
     pub billed: u64,
-    /// What the next call is answered with, in the place of an answer.
+    /// What the next call is answered with, in place of an answer.
     pub next: Option<(u16, &'static str)>,
     /// Whether streams break off in the middle.
     pub breaks_off: bool,

@@ -238,7 +238,7 @@ def dead_letters_are_read_and_purged(this: Day) -> None:
 
 
 def later_protocol(lab: Lab) -> Seen:
-    """A bucket requires a protocol that no program of today knows: this version is in the place of an old one.
+    """A bucket requires a protocol that no program of today knows: this version stands for an old one.
     Programs of an earlier commit beside these: tests/compatible.
     """
     with day(lab, "protocol") as this:

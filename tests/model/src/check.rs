@@ -55,7 +55,7 @@ pub(crate) trait Told:
 /// Checks every state that can be reached, breadth first, until a promise is broken or there are no more.
 ///
 /// Two states count as one where their 64-bit fingerprints are equal: among ten million states, by chance,
-/// once in some 370,000 runs.
+/// once in about 370,000 runs.
 pub(crate) fn check(model: impl Told) -> Verdict {
     let began = Instant::now();
     let mut verdict = check_to(model, None);

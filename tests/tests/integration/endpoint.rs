@@ -1,4 +1,4 @@
-//! A DynamoDB behind a socket, in the place of the embedded engine: ministack, DynamoDB Local, AWS.
+//! A DynamoDB behind a socket, in place of the embedded engine: ministack, DynamoDB Local, AWS.
 //!
 //! `SLUICE_TEST_ENDPOINT` names it. Time stays virtual for Sluice, and the faults are those of the testkit:
 //! only what answers is another. Requests run on a runtime of their own, in real time, each inside a blocking

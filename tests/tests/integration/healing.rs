@@ -267,7 +267,7 @@ async fn a_table_that_does_not_answer_the_heal_refuses_as_before_and_is_tried_ag
     assert!(polled_until_granted(&client).await <= HEAL_EVERY + Duration::from_secs(1));
 }
 
-/// Two buckets that are full: a caller of both is told of one, and either is healed.
+/// Two buckets that are full: a caller of both is refused by one, and either is healed.
 #[tokio::test(start_paused = true)]
 async fn of_several_full_buckets_each_is_healed() {
     let world = World::with_slots(SLOTS, 1).await;

@@ -84,7 +84,7 @@ async fn two_resizes_from_one_reading_change_the_slots_once() {
 }
 
 /// Condition: `T <= C - x` on *spend*. Between the reading and the write others gave tokens back, and the
-/// line stands above the capacity: without the bound the call would be paid from what has run over the brim.
+/// line stands above the capacity: without the bound the call would be paid from what has overflowed.
 #[tokio::test(start_paused = true)]
 async fn a_spend_is_not_paid_from_above_the_brim() {
     let world = World::with_rate("openai#rpm", 10, 100_000_000).await;

@@ -234,7 +234,7 @@ async fn a_holder_that_outlived_its_lease_is_told_of_by_the_next_sweep_alone() {
     assert!(sweep(&world).await.expired_holders.is_empty());
 }
 
-/// Nothing can be added to it, and no sweep replaces it: nobody would be told of such holders any more.
+/// Nothing can be added to it, and no sweep replaces it: such holders would no longer be reported to anybody.
 #[tokio::test(start_paused = true)]
 async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
     for spoiled in [text("many"), AttributeValue::Bool(true)] {

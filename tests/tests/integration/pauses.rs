@@ -72,7 +72,7 @@ async fn who_does_not_wait_is_not_held_through_a_pause_of_those_who_do() {
     }
 }
 
-/// While DynamoDB throttles, the crowd looks seldom; the slot that it waits for is given back at once when
+/// While DynamoDB throttles, the crowd looks rarely; the slot that it waits for is given back at once when
 /// that ends.
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_pause_as_long_as_the_crowd_that_waits_for_it() {

@@ -1,4 +1,4 @@
-//! Refusals that come together are one trouble; and what a refusal says besides how long to wait.
+//! Refusals that come together are one trouble; and what a refusal says in addition to how long to wait.
 
 use std::time::Duration;
 

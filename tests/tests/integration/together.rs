@@ -41,7 +41,7 @@ async fn what_one_granted_is_given_back_when_the_other_was_overtaken() {
         assert!(client.acquire(both(10)).await.unwrap().granted().is_some());
     }
     assert!(second.acquire(both(900)).await.unwrap().granted().is_some());
-    // The first still believes that there are some 980 left.
+    // The first still believes that about 980 are left.
     assert!(first.acquire(both(500)).await.unwrap().granted().is_none());
     assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("7", "80"));
 }

@@ -97,7 +97,7 @@ impl Booking {
         }
     }
 
-    /// Whether what was told, and this besides, is there when it is told: the callers of one write share what
+    /// Whether what was told, and this too, is there when it is told: the callers of one write share what
     /// it took, and each starts when its part is there.
     fn has_room_for(&self, start: Told) -> bool {
         let mut told = self.told.clone();
@@ -111,8 +111,8 @@ impl Booking {
         })
     }
 
-    /// Whether it may be told of this write. A clock that went back since the asking may tell it later, by
-    /// twice its error.
+    /// Whether it may receive its start from this write. A clock that went back since the asking may tell it
+    /// later, by twice its error.
     fn is_in_time(&self, start: Told, error: Micros) -> bool {
         let last = self.last(start.by);
         match start.by {
@@ -136,7 +136,7 @@ impl Booking {
 
 impl Account {
     /// A caller was told a start: one of the writes of its process took tokens that are there then, and that
-    /// nobody else was told of. A clock that went back since it asked may tell it later, by twice its error;
+    /// nobody else was told. A clock that went back since it asked may tell it later, by twice its error;
     /// what another caller left, or a process had in stock, may be had at once.
     pub(crate) fn told_start(&mut self, bucket: &str, start: Told, error: Micros) -> Result<Found, String> {
         let Some(found) = self.place(start, error, MOVES) else {

@@ -261,7 +261,7 @@ impl Caller {
         self.excuse(need);
     }
 
-    /// It may have taken tokens, and nobody hears of it.
+    /// It may have taken tokens, and no caller learns of it.
     fn excuse(&self, need: &Need) {
         self.universe.ledger(|ledger| {
             for (name, cost) in &need.parts {

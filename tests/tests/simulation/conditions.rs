@@ -1,5 +1,5 @@
-//! What a seed draws besides limits, callers and weather. Each kind has a random stream of its own, so that a
-//! seed without a kind is the run that it was before there was that kind.
+//! What a seed draws in addition to limits, callers and weather. Each kind has a random stream of its own, so
+//! that a seed without a kind is the run that it was before there was that kind.
 
 use std::time::Duration;
 

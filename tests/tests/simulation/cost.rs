@@ -38,7 +38,7 @@ const INLINE: &str = "frugal#inline#concurrent";
 /// Longer than what is held is held for.
 const LEASE: Duration = Duration::from_secs(20);
 
-/// Requests that one fault may cost besides: three tries, and a row that is read again with each.
+/// More requests that one fault may cost: three tries, and a row that is read again with each.
 const FOR_A_FAULT: u64 = 6;
 
 /// What a fault left in doubt may be given back so much later, by a task of its own.

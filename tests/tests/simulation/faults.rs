@@ -49,7 +49,7 @@ pub(crate) const CONFLICT_BESIDE_CONDITION: &str = "a conflict beside a failed c
 /// altered.
 pub(crate) fn draw(rng: &mut Rng, call: Call<'_>, told: impl Fn() + Clone + Send + Sync + 'static) -> Drawn {
     loop {
-        // It shows where a condition fails besides, which is rare enough.
+        // It also shows where a condition fails, which is rare enough.
         let is_rare = call.operation == Operation::TransactWriteItems && rng.u32(0..6) == 0;
         let name = if is_rare { CONFLICT_BESIDE_CONDITION } else { KINDS[rng.usize(0..KINDS.len())] };
         let fault = match name {

@@ -83,7 +83,7 @@ pub(crate) struct Ledger {
     pub(crate) accounts: BTreeMap<(String, String), Account>,
     /// Slots lost (above zero) or minted by hand, or with a lease that DynamoDB's TTL deleted, by bucket.
     pub(crate) gaps: BTreeMap<String, Micros>,
-    /// What someone edited by hand of late: the bucket, when, and by how much what is neither free nor held
+    /// What someone edited by hand recently: the bucket, when, and by how much what is neither free nor held
     /// grew.
     edits: VecDeque<(String, Micros, Micros)>,
     /// Leases of each process that others gave back, and how many it had left to them.

@@ -46,7 +46,7 @@ pub(crate) enum Public {
     Acquire,
     /// An acquire that takes a ticket, of so many dimensions.
     Book(usize),
-    /// With this timeout, and work of at most so long besides, where that may go on after it.
+    /// With this timeout, and in addition the length of the work, if work may go on after it.
     Slot(Duration, Duration),
     Release,
     /// Of so many leases.

@@ -144,8 +144,8 @@ impl Machine {
         self.changed_since(at) || shifted_at.is_some_and(|shifted| Micros::from(shifted) >= at)
     }
 
-    /// By how much its process may be behind besides its error, before a reply has told it that its machine
-    /// had stood.
+    /// By how much its process may be behind, in addition to its error, before a reply has told it that its
+    /// machine had stood.
     pub(crate) fn behind(&self, now: Micros) -> Micros {
         let unnoticed = |(_, at): &(i64, i64)| now < Micros::from(*at + UNNOTICED);
         self.state().behind.filter(unnoticed).map_or(0, |(time, _)| time.into())

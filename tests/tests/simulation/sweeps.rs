@@ -14,10 +14,10 @@ pub(crate) const LAST: &str = "last sweeper";
 /// Counted for each sweep whose cost was judged.
 pub(crate) const JUDGED: &str = "cost: a sweep";
 
-/// Reads of a sweep besides those for pages and buckets: segments that are empty, and rows of its own.
+/// Reads of a sweep other than those for pages and buckets: segments that are empty, and rows of its own.
 const READS: f64 = 24.0;
 
-/// Writes besides: the directory of load rows.
+/// Other writes: the directory of load rows.
 const WRITES: u64 = 4;
 
 /// Writes for a bucket: its recount, a correction, its load row.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 // Message is a message of SQS, and Failure names one that is to come again (github.com/aws/aws-lambda-go/events has both).

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice"
-	"sluice/sluicetest"
+	sluice "github.com/OWNER/sluice/bindings/go"
+	"github.com/OWNER/sluice/bindings/go/sluicetest"
 )
 
 type vendor func(*http.Request) (*http.Response, error)

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice"
+	sluice "github.com/OWNER/sluice/bindings/go"
 )
 
 func main() {

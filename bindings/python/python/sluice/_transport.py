@@ -58,7 +58,7 @@ class Calls:
         return self._limiter.start(request.method, str(request.url), request.headers.raw, body, around)
 
     def _refused(self, refused: tuple[int, Headers, bytes]) -> Any:
-        """The reply that the limiter makes in the place of the vendor's."""
+        """The reply that the limiter makes in place of the vendor's."""
         status, headers, body = refused
         return self.http.Response(status, headers=headers, content=body)
 

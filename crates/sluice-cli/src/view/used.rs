@@ -155,11 +155,7 @@ mod tests {
         let mut last = first;
         last.take(20_000_000, 5_000_000);
         let used = UseBounds::between(&first.bucket(), Timestamp::from_secs(4), &last.bucket()).unwrap();
-        assert_eq!(
-            (used.least, used.most),
-            (20.0, 25.0),
-            "five flowed over the brim from the reading to the call"
-        );
+        assert_eq!((used.least, used.most), (20.0, 25.0), "five overflowed from the reading to the call");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) fn sweep(endpoint: &str) -> Value {
 }
 
 /// What is left when nothing was lost: the leases alone made the table good, and the recount found nothing
-/// besides.
+/// more.
 pub(crate) fn assert_no_faults(report: &Value) {
     for of_slots in ["drift", "corrected"] {
         assert_eq!(report[of_slots].as_object().unwrap().len(), 0, "{report}");

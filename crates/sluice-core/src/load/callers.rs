@@ -31,8 +31,8 @@ pub const USE_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// The most callers with an entry of their own.
 pub const MOST_CALLERS: usize = 20;
 
-/// The most bytes that the entries take, as DynamoDB counts them: with what sweeps and processes note
-/// besides, the row stays below 1 KB, which is one write unit.
+/// The most bytes that the entries take, as DynamoDB counts them: with the other notes of sweeps and
+/// processes, the row stays below 1 KB, which is one write unit.
 const MOST_BYTES: usize = 512;
 
 /// The entry of callers that have none of their own.

@@ -43,7 +43,7 @@ pub fn cool_down(dimension: &Dimension, until: Timestamp) -> Update {
 }
 
 /// The write that ends the cool-down of `dimension`, which a reading showed to end at `until`. Another client
-/// may have written that end with more decimals, which the reading rounded down: hence the microsecond.
+/// may have written that end with more decimals, which the reading rounded down. So a microsecond is added.
 #[must_use]
 pub fn end_cool_down(dimension: &Dimension, until: Timestamp) -> Update {
     Update {

@@ -181,7 +181,7 @@ impl<'a> RatePlanner<'a> {
     /// For a bucket whose writers were seen to fail each other. If the refill of a round trip is worth more
     /// than the calls in it, the bucket is full again before the next write arrives. Then every write is a
     /// full one, moves the anchor, and makes all the others fail. With this room, writers spend side by side
-    /// on one anchor. The tokens given up would have run over the brim: only a burst right after the write
+    /// on one anchor. The tokens given up would have overflowed: only a burst right after the write
     /// notices the difference. See `docs/adr/0001-headroom.md`.
     #[must_use]
     pub const fn with_headroom(self, room: Duration) -> Self {

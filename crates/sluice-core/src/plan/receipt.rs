@@ -155,7 +155,7 @@ impl RateReceipt {
     }
 
     /// The room that keeps the line, as it stood right after the grant, at or below the capacity until `now`.
-    /// Tokens that would have run over the brim in the meantime can neither be used late nor be given back.
+    /// Tokens that would have overflowed in the meantime can neither be used late nor be given back.
     pub(crate) fn room(&self, now: Timestamp) -> Amount {
         RatePlanner::new(&self.after).brim(now).minus(self.left())
     }

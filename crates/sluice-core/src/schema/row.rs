@@ -81,7 +81,7 @@ impl RowError {
     pub const fn advice(&self) -> &'static str {
         match self.fault {
             AttributeFault::TooNew { .. } => {
-                "update this program: the table requires a later version (docs/operations.md, \"Versions\")"
+                "update this program: the table requires a later version (docs/reconciler.md, \"Versions\")"
             }
             _ => {
                 "repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"

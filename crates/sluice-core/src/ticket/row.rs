@@ -23,8 +23,8 @@
 //!
 //! `L + O <= cost + (t - s) * R + (returned now - returned then)`
 //!
-//! and p may be used as long as the right side is C at most. Later, some of p has run over the brim. The
-//! right side only grows. So what has lapsed stays lapsed, and what has not lapsed was never over the brim.
+//! and p may be used as long as the right side is C at most. Later, some of p has overflowed. The
+//! right side only grows. So what has lapsed stays lapsed, and what has not lapsed never overflowed.
 //! Each later ticket is judged by its own line, without the tickets that lapsed. A ticket that is never
 //! redeemed leaves U higher than it could be.
 //!

@@ -236,7 +236,7 @@ fn nothing_is_given_back_under_a_later_lot() {
     let before = shared.take(2, 0);
     let after = shared.take(1, 3);
     assert!(!shared.give_back(&before));
-    assert!(shared.give_back(&after), "what the same write took besides");
+    assert!(shared.give_back(&after), "what the same write also took");
 }
 
 /// What came back in between took the room below the brim.
@@ -246,7 +246,7 @@ fn returns_out_of_order_are_never_lifted_above_the_brim() {
     let (first, second) = (shared.take(1, 0), shared.take(1, 0));
     assert!(shared.give_back(&first));
     shared.now = shared.now.after(Duration::from_secs(1));
-    // Full again: what the second took has flowed back over the brim.
+    // Full again: what the second took has come back, and overflowed.
     assert_eq!(shared.item.bucket().level(shared.now), Amount::from_tokens(20));
     shared.take(1, 0);
     assert!(!shared.give_back(&second));

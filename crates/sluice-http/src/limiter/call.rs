@@ -51,7 +51,7 @@ pub(crate) struct LimitedCall {
 pub(crate) struct LimitedRequest {
     vendor: Vendor,
     exchange: Exchange,
-    /// The body to send in the place of the client's: see [`Limiter::ask_usage`].
+    /// The body to send in place of the client's: see [`Limiter::ask_usage`].
     pub(crate) other_body: Option<Vec<u8>>,
     /// The longest wait that the client allows, if it is shorter than the limiter's patience.
     pub(crate) at_most: Option<Duration>,

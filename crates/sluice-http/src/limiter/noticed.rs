@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 /// The most subjects that are remembered. Paths may contain ids: after so many, no new one is told.
 const MOST: usize = 100;
 
-/// What was told already.
+/// What was reported already.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed(Mutex<HashSet<(&'static str, Box<str>)>>);
 
 impl Noticed {
-    /// Whether `event` is to be told of `subject`: the first time.
+    /// Whether `event` is to be reported for `subject`: the first time.
     pub(super) fn is_new(&self, event: &'static str, subject: &str) -> bool {
         let mut told = self.0.lock();
         told.len() < MOST && told.insert((event, subject.into()))

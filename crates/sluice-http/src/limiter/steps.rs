@@ -63,7 +63,7 @@ impl Limiter {
 }
 
 impl StartedCall {
-    /// The body to send in the place of the client's ([`Limiter::ask_usage`]); `None` to send that.
+    /// The body to send in place of the client's ([`Limiter::ask_usage`]); `None` to send that.
     #[must_use]
     pub fn other_body(&self) -> Option<&[u8]> {
         self.other_body.as_deref()

@@ -96,7 +96,7 @@ pub struct SweepReport {
     pub refused: usize,
     /// Concurrency buckets that the recount could judge.
     pub recounted: usize,
-    /// Slots lost (above zero) or minted (below zero), by bucket. See `docs/operations.md`.
+    /// Slots lost (above zero) or minted (below zero), by bucket. See `docs/reconciler.md`.
     pub drift: BTreeMap<Dimension, Amount>,
     /// Slots that the recount gave back or took away, after two consecutive sweeps had found them.
     pub corrected: BTreeMap<Dimension, Amount>,

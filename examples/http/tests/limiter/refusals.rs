@@ -1,4 +1,4 @@
-//! Calls that the vendor refuses: the fleet hears of it before the client does.
+//! Calls that the vendor refuses: the fleet learns of it before the client does.
 
 use sluice_http::Limiter;
 use sluice_sdk::core::LimitType;

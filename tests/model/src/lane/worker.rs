@@ -67,7 +67,7 @@ impl Lanes {
         next.wrongs.groundless |= next.leases[lease] != Lease::Live && next.over & bit(lease) == 0;
         next.wrongs.shared |= next.held(process) & bit(lease) > 0;
         let earlier = of(process).take_while(|at| *at < to);
-        // One whose lease ended before a reply told of it has lost its turn.
+        // One whose lease ended before a reply reported it has lost its turn.
         let is_over = |at: usize| next.over & bit(at) > 0;
         let waits = |at: usize| matches!(next.callers[at], Caller::Waiting | Caller::Batched) && !is_over(at);
         next.wrongs.unordered |= earlier.into_iter().any(waits);

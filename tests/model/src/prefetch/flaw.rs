@@ -6,7 +6,7 @@ use super::model::Stock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// What has run over the brim is used all the same.
+    /// What has overflowed is used all the same.
     UsedOverTheBrim,
     /// A use takes its tokens off what is left, and not off what is left below the brim.
     SpilledKept,
@@ -74,7 +74,7 @@ impl Flaw {
         Self::ReanchoredBack,
     ];
 
-    /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of
+    /// Those that break none: a receipt's own line says how much has overflowed, whatever became of
     /// the row and however long it was kept. A use-by is there so that little lies idle, and for cool-downs
     /// and changed limits. No clock that lags finds a bucket full: before its anchor the line stands at T,
     /// which is C at most.
@@ -88,7 +88,7 @@ impl Flaw {
             Self::UsedOverTheBrim => "a lot used beyond C - x - T",
             Self::ReturnedOnTopUnderALot => "a return on tokens = :left alone",
             Self::ReturnsUncounted => "a return without a look at what others gave back",
-            Self::SpilledKept => "a use taken off what ran over the brim",
+            Self::SpilledKept => "a use taken off what overflowed",
             Self::UsedAfterReturn => "a lot used after its return was sent",
             Self::UsedReturned => "a return of the whole lot, used or not",
             Self::ReturnedAgain => "a return without an answer sent again",

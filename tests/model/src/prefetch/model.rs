@@ -123,7 +123,7 @@ impl Prefetch {
         if !matches!(holding.held, Held::Lot(_)) || there < tokens {
             return None;
         }
-        // What ran over the brim is gone for good: uses come from the top of what is there.
+        // What overflowed is gone for good: uses come from the top of what is there.
         let gone = if self.is(Flaw::SpilledKept) { 0 } else { holding.left - there };
         holding.left -= gone + tokens;
         next.meter -= tokens;

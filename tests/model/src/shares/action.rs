@@ -10,7 +10,7 @@ pub(crate) enum Purpose {
     Lot,
     /// A call that uses them at once, or at its start.
     Call,
-    /// What a call will leave unused. (What it uses besides is another call's take just before.)
+    /// What a call will leave unused. (What it uses beyond that is another call's take just before.)
     Nothing,
 }
 

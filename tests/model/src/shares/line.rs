@@ -17,7 +17,7 @@ pub(crate) struct Receipt {
     pub(crate) size: Size,
 }
 
-/// What a line is, besides its level.
+/// What a line is, apart from its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Size {
     pub(crate) capacity: i8,

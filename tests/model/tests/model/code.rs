@@ -173,7 +173,7 @@ fn an_inline_acquire_asks_for_a_free_slot_and_a_new_lease() {
     assert_eq!(next, format!("{NEED} AND {NOT_BLOCKED} {asked}"));
 }
 
-/// The model's release in the bucket's row needs the lease alone; room and capacity are asked for besides.
+/// The model's release in the bucket's row needs the lease alone; it also asks for room and capacity.
 #[test]
 fn an_inline_release_asks_for_the_lease_and_for_room() {
     let asked = inline_condition(&with_inline(2, &["a"]), &[], &["a"]);

@@ -82,7 +82,7 @@ async fn a_freed_slot_goes_to_the_head_of_the_line_at_once() {
 #[tokio::test(start_paused = true)]
 async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
     let world = KIND.with_slots(SLOTS, 4).await.distant();
-    // What a waiting process does for its bucket besides is not counted here, nor are renewals.
+    // Other writes of a waiting process for its bucket are not counted here, nor are renewals.
     let client = world.client_with(|settings| settings.self_heal(false).lease_ttl(Duration::from_secs(600)));
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -103,7 +103,7 @@ async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
     }
     settle().await;
     // Of twelve changes: those that are first in a lane are alone. Inline leases change hands in one.
-    // Besides, those that wait draw numbers and say so.
+    // Those that wait also draw numbers and say so.
     let most = if KIND == Kind::Inline { 4 } else { 9 };
     assert!(writes(&world) <= most, "{} writes", writes(&world));
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("4", 0));

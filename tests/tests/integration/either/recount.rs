@@ -16,7 +16,7 @@ async fn a_lost_slot_is_given_back_when_two_sweeps_running_miss_it() {
     let held = take(&world.client(), SLOTS).await;
     world.add_tokens(SLOTS, "-2").await;
     let first = sweep(&world).await;
-    // The lease has ended by now; its slot comes back besides, and blurs nothing.
+    // The lease has ended by now; its slot comes back too, and blurs nothing.
     assert_eq!((first.recounted, drift(&first).as_deref(), corrected(&first)), (1, Some("2"), None));
     assert_eq!(world.free(SLOTS).await, "3");
     let second = sweep(&world).await;

@@ -30,8 +30,8 @@ async fn a_full_bucket_tells_the_wait_by_its_measured_rate() {
     }
 }
 
-/// Who stood in line and is refused in the end is told by the rate too, and counted once; who would not wait
-/// is told of those in line.
+/// A caller that stood in line and is refused in the end gets its wait from the rate too, and is counted
+/// once. The wait of a caller that does not join the line includes those in it.
 #[tokio::test(start_paused = true)]
 async fn who_stands_in_line_is_counted_once() {
     for kind in [Kind::Rows, Kind::Inline] {

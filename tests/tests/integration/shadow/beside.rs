@@ -100,7 +100,7 @@ async fn refusals_of_calls_that_a_shadow_client_makes_in_a_cool_down_are_only_co
         let mut grant = take(&trying, RPM).await;
         assert_eq!(grant.basis(), Basis::Shadow);
         let replied = grant.reply(Reply::new(429, &headers), ()).await.unwrap();
-        assert!(replied.decision.wait().is_some(), "the call hears of it");
+        assert!(replied.decision.wait().is_some(), "the call learns of it");
         let slot = trying.slot(RPM);
         slot.run(async |slot| slot.reply(Reply::new(429, &headers), ()).await).await.unwrap();
         // Without a grant, the cool-down that is known now says the same.

@@ -59,8 +59,8 @@ async fn a_row_that_is_made_late_is_no_second_ticket() {
     assert!(world.row(&ticket.key()).await.is_none());
 }
 
-/// Sent twice and told of once, the second would find its own mark and grant twice, were marks not unlike
-/// each other.
+/// A redemption is sent twice and one reply arrives: with equal marks, the second would find its own mark and
+/// grant twice.
 #[tokio::test(start_paused = true)]
 async fn a_redemption_that_arrives_twice_is_one_and_keeps_others_out() {
     let world = drained().await;

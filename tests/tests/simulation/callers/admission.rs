@@ -10,7 +10,7 @@ use super::{Caller, Dying, Need};
 use crate::liveness::Public;
 use crate::row::Micros;
 
-/// The longest that a caller that was shed stays away, lest the run be over by then.
+/// The longest that a caller that was shed stays away, so that the run is not over by then.
 const LONGEST_AWAY: Duration = Duration::from_secs(5);
 
 /// How a process is set, which its callers judge its answers by.

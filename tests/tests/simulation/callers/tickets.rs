@@ -64,7 +64,7 @@ impl Caller {
             // Its visibility timed out while it was worked on: another worker has it too.
             self.universe.queue.lock().unwrap().push_back(message.clone());
         }
-        // What stands still after its write hears of it late.
+        // A caller that stands still after its write learns of it late.
         let began = self.universe.time();
         let redeem = self.watch(Public::Redeem(message.need.parts.len())).on(client.redeem(&ticket));
         let Some(redeemed) = Dying::new(redeem, self.dies_at()).await else {

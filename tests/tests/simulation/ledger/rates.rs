@@ -15,7 +15,7 @@ const FURTHEST_APART: Micros = 4_000_000;
 const LONGEST_WAIT: Micros = 6_000_000;
 
 impl Ledger {
-    /// What runs over the brim is gone: nobody is paid with it, and nobody gives it back.
+    /// What overflows is gone: nobody is paid with it, and nobody gives it back.
     pub(super) fn is_within_the_brim(
         &mut self,
         writer: Writer<'_>,
@@ -30,7 +30,7 @@ impl Ledger {
             self.judgements.push("judged: the brim");
             let over = before.line(at) - before.capacity;
             if over > 2 {
-                return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
+                return Err(format!("{key}: {by} was paid {over} millionths that had overflowed"));
             }
         }
         // What does not go by the line, asks for a full bucket.

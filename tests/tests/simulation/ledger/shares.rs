@@ -1,5 +1,5 @@
-//! Buckets with shares: each line is judged by itself, as a bucket is, and what borrows of it and changes it
-//! besides.
+//! Buckets with shares: each line is judged by itself, as a bucket is, and so is what borrows from it and
+//! changes it.
 //!
 //! In the ledger the common line has the name of its bucket, and the line of a share `bucket|share`. A take,
 //! a return and a settlement change one line, and the rest of the ledger judges them as it judges those of a

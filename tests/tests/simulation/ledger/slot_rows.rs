@@ -1,4 +1,4 @@
-//! Shares of slots: each row is judged as a concurrency bucket is, and all rows of a bucket together besides.
+//! Shares of slots: each row is judged as a concurrency bucket is, and so are all rows of a bucket together.
 //!
 //! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a
 //!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the

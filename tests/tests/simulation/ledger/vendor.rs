@@ -109,7 +109,7 @@ impl VendorEvents {
             ));
         }
         let lowered = before.observed + by - row.observed;
-        // What the write took for others besides is behind the call.
+        // What the write also took for others is behind the call.
         let too_high = |said: &Said| row.line(said.start) + (taken - said.cost).max(0) - said.left + 2;
         let most = self.said.iter().filter(mine).map(too_high).max();
         if most.is_none_or(|most| lowered > most) {

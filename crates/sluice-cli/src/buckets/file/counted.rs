@@ -96,7 +96,7 @@ fn too_small(place: &Place<'_>, limit: &Field<Amount>, count: &AnyWindow, cost: 
     let reason = match single {
         Some(rate) => format!(
             "it allows one call in each window, so nothing flows back beside that call; if every call costs {cost}, state \
-             capacity = {cost} and refill_rate = {rate} in the place of limit, window, counts and arrival_jitter"
+             capacity = {cost} and refill_rate = {rate} in place of limit, window, counts and arrival_jitter"
         ),
         None => format!("it is below the cost of one call, which is {cost}: state a lower cost_per_call"),
     };

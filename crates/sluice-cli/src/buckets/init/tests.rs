@@ -28,7 +28,7 @@ fn error(vendor: &str, tier: Option<&str>, models: &[&str]) -> String {
     of(vendor, tier, models).unwrap_err().to_string()
 }
 
-/// A vendor of its own, in the place of what pages say this month.
+/// A vendor of its own, in place of what pages say this month.
 fn acme(profile: &str, limits: Vec<PublishedLimit>) -> Profile {
     let vendors = Vendors::default().with(&format!("vendor = \"acme\"\n{profile}")).unwrap();
     let mut profile = Profile::clone(vendors.named("acme").unwrap());

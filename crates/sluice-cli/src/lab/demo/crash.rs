@@ -81,7 +81,7 @@ pub(crate) async fn play(
     Ok(recovery)
 }
 
-/// Kills the process with SIGKILL, once it has told of a grant; returns when. `None` if it was granted
+/// Kills the process with SIGKILL, once it has reported a grant; returns when. `None` if it was granted
 /// nothing.
 async fn crash(crew: &mut Crew, n: usize, end: Instant) -> Result<Option<Instant>, Failure> {
     let tally = crew.tally();

@@ -47,7 +47,7 @@ impl SlotBuilder {
         self.run_once(call).await.0
     }
 
-    /// Runs the closure once. Returns what the vendor's reply means besides, if the closure reported it.
+    /// Runs the closure once. Also returns what the vendor's reply means, if the closure reported it.
     pub(super) async fn run_once<T, E: From<LimitError>>(
         self,
         call: impl AsyncFnOnce(Slot) -> Result<T, E>,
