@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sluice_sdk::{Basis, Client, Grant, Outcome, Released, Request, RetryIn};
+use sluice_sdk::{Basis, Client, Grant, Outcome, Released, Request, RetryIn, RetryReason};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connect::client;
-use crate::duration::duration;
+use crate::duration::{duration, exact_wait};
 use crate::failure::{Ended, Failure, TRY_AGAIN};
 use crate::output::{self, GREEN, YELLOW};
 use crate::signals::stop_requested;
@@ -154,6 +154,17 @@ impl Holds {
     }
 }
 
+/// What a person reads of a refusal.
+pub(crate) fn refusal(retry: &RetryIn) -> String {
+    let about = match retry.reason() {
+        RetryReason::Exhausted | RetryReason::CoolingDown => "",
+        _ => "about ",
+    };
+    let (reason, wait) = (retry.reason().as_str().replace('_', " "), exact_wait(retry.wait().as_secs_f64()));
+    let no_ticket = retry.no_ticket().map(|why| format!("; no ticket: {why}")).unwrap_or_default();
+    format!("{}: {reason}; try again in {about}{wait}{no_ticket}", retry.dimension())
+}
+
 /// Prints when to come back, and with which ticket. The process may then end, so this function first waits
 /// for the healing that is under way: the end of the process would cut it off.
 pub(crate) async fn refuse(client: &Client, retry: &RetryIn, asked: &[String], json: bool) -> Ended {
@@ -174,7 +185,7 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, asked: &[String], j
         }
         output::json(&answer)?;
     } else {
-        anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+        anstream::println!("{}refused{} {}", YELLOW.render(), YELLOW.render_reset(), refusal(retry));
         if let Some(ticket) = ticket {
             println!("ticket {ticket}");
         }

@@ -25,6 +25,7 @@ mod leases;
 mod load;
 mod mode;
 mod rights;
+mod shares;
 mod table;
 mod watched;
 

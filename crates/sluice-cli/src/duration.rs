@@ -1,4 +1,6 @@
-//! Times on the command line.
+//! Times on the command line: how they are read, and how they are shown to people. Shown as they are typed:
+//! `36s`, `1m 44s`, `2h 6m`, `3d`. A figure that was measured in milliseconds stays in milliseconds: `12.4
+//! ms`.
 
 use std::time::Duration;
 
@@ -22,6 +24,99 @@ pub(crate) fn duration_within(
         } else {
             Err(format!("it must be from {} to {}", in_words(least), in_words(most)))
         }
+    }
+}
+
+/// A length of time in two units, rounded down: "9.9s", "36s", "1m 44s", "2h 6m", "3d".
+pub(crate) fn exact(secs: f64) -> String {
+    let secs = down(secs);
+    let (unit, in_unit, below, in_below) = match secs {
+        secs if secs < UNTIL_MINUTES => return span(secs),
+        secs if secs < UNTIL_HOURS => ("m", 60.0, "s", 1.0),
+        secs if secs < UNTIL_DAYS => ("h", 3_600.0, "m", 60.0),
+        _ => return span(secs),
+    };
+    match (secs % in_unit / in_below).floor() {
+        0.0 => format!("{:.0}{unit}", (secs / in_unit).floor()),
+        rest => format!("{:.0}{unit} {rest:.0}{below}", (secs / in_unit).floor()),
+    }
+}
+
+/// The same in one unit, for a column: at most four characters up to some years.
+pub(crate) fn span(secs: f64) -> String {
+    match down(secs) {
+        secs if secs < 10.0 => {
+            let text = format!("{:.1}", (secs * 10.0).floor() / 10.0);
+            format!("{}s", text.strip_suffix(".0").unwrap_or(&text))
+        }
+        secs if secs < UNTIL_MINUTES => format!("{:.0}s", secs.floor()),
+        secs if secs < UNTIL_HOURS => format!("{:.0}m", (secs / 60.0).floor()),
+        secs if secs < UNTIL_DAYS => format!("{:.0}h", (secs / 3_600.0).floor()),
+        secs => format!("{:.0}d", (secs / 86_400.0).floor()),
+    }
+}
+
+const UNTIL_MINUTES: f64 = 100.0;
+const UNTIL_HOURS: f64 = 100.0 * 60.0;
+const UNTIL_DAYS: f64 = 48.0 * 3_600.0;
+
+/// A millionth compensates for rounding errors of floats.
+fn down(secs: f64) -> f64 {
+    secs.max(0.0) + 1e-6
+}
+
+/// A time to wait, as [`exact`] shows it. Rounded up, so that a caller that comes back after it is not too
+/// early.
+pub(crate) fn exact_wait(secs: f64) -> String {
+    exact(up(secs, [0.1, 1.0, 1.0, 60.0, 86_400.0]))
+}
+
+/// The same as [`span`] shows it.
+pub(crate) fn wait(secs: f64) -> String {
+    span(up(secs, [0.1, 1.0, 60.0, 3_600.0, 86_400.0]))
+}
+
+/// Rounded up to the unit that is shown: below ten seconds, in seconds, minutes, hours, days.
+fn up(secs: f64, units: [f64; 5]) -> f64 {
+    let up = |secs: f64| {
+        let unit = match secs {
+            secs if secs < 10.0 => units[0],
+            secs if secs < UNTIL_MINUTES => units[1],
+            secs if secs < UNTIL_HOURS => units[2],
+            secs if secs < UNTIL_DAYS => units[3],
+            _ => units[4],
+        };
+        ((secs - 1e-6) / unit).ceil().max(0.0) * unit
+    };
+    // Twice: 99.5 s round to 100 s, which are shown in minutes.
+    up(up(secs))
+}
+
+/// How far an instant is from now, in seconds: "in 12s"; "3m 20s ago", if it is below zero.
+pub(crate) fn relative(secs: f64) -> String {
+    if secs > 0.0 { format!("in {}", exact(secs)) } else { format!("{} ago", exact(-secs)) }
+}
+
+#[cfg(test)]
+mod shown {
+    use super::*;
+
+    #[test]
+    fn a_time_is_rounded_down_and_a_wait_up() {
+        let times =
+            [0.04, 0.3, 9.99, 36.49, 99.99, 104.0, 120.0, 3_599.849, 5_999.0, 7_199.0, 7_560.0, 200_000.0];
+        let exact_ones = [
+            "0s", "0.3s", "9.9s", "36s", "99s", "1m 44s", "2m", "59m 59s", "99m 59s", "1h 59m", "2h 6m", "2d",
+        ];
+        assert_eq!(times.map(exact), exact_ones);
+        let spans = ["0s", "0.3s", "9.9s", "36s", "99s", "1m", "2m", "59m", "99m", "1h", "2h", "2d"];
+        assert_eq!(times.map(span), spans);
+        let waits =
+            ["0.1s", "0.3s", "10s", "37s", "1m 40s", "1m 44s", "2m", "60m", "99m 59s", "2h", "2h 6m", "3d"];
+        assert_eq!(times.map(exact_wait), waits);
+        let waits = [0.0, 4.54, 9.95, 12.0, 12.3, 99.5, 104.0, 119.9, 120.0, 5_999.0].map(wait);
+        assert_eq!(waits, ["0s", "4.6s", "10s", "12s", "13s", "2m", "2m", "2m", "2m", "2h"]);
+        assert_eq!([12.0, 0.0, -104.0].map(relative), ["in 12s", "0s ago", "1m 44s ago"]);
     }
 }
 

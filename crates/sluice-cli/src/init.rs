@@ -117,19 +117,19 @@ fn folder(dir: &Path) -> Result<String, Failure> {
     Ok(if name.is_empty() { "product".to_owned() } else { name.to_owned() })
 }
 
-/// The variables of `infra/`. Its other variables have defaults.
+/// Lines for the variables of an environment, `infra/envs/ENV.tfvars`, which has the others.
 fn terraform(environment: &str, product: &str, vendor: &str) -> String {
     let paged = match environment {
         "prod" => {
-            "\n# Prod is refused without a topic that reaches whoever is on call: name yours.\ncritical_topic_arns = []\n"
+            "\n# Prod is refused without a topic that reaches whoever is on call, and the page (https) that says what to do:\n\
+             # name yours.\ncritical_topic_arns = []\nrunbook_url = \"\"\n"
         }
-        "sandbox" => "\ndeletion_protection = false\n",
         _ => "",
     };
     format!(
-        "# Terraform variables of Sluice's table, reconciler and alarms (infra/ of Sluice; docs/deploying.md):\n\
-         # terraform apply -var-file=FILE\n\
-         environment = {environment:?}\n\n\
+        "# Terraform variables of a product that uses Sluice's table. In a clone of Sluice, copy them into\n\
+         # infra/envs/{environment}.tfvars, which has the others; if it has callers, add the product to those. Then:\n\
+         # task infra:apply ENV={environment} (docs/to-aws.md)\n\n\
          # Each product, with the vendors whose rows its policy covers.\n\
          callers = {{\n  {product:?} = {{ vendors = [{vendor:?}] }}\n}}\n{paged}"
     )
@@ -143,9 +143,12 @@ fn next_steps([limits, terraform]: &[String; 2], environment: &str, product: &st
              sluice sandbox --buckets {limits}\n"
         ),
         _ => format!(
-            "  2. Create the table {table} (docs/deploying.md) with these variables:\n       \
-             terraform apply -var-file={terraform}\n     then apply the limits:\n       \
-             SLUICE_ENV={environment} sluice buckets apply {limits}\n"
+            "  2. In a clone of Sluice (docs/to-aws.md), copy the variables of {terraform}\n     \
+             into infra/envs/{environment}.tfvars, create the table {table},\n     \
+             and apply the limits:\n       \
+             task infra:apply ENV={environment}\n       \
+             task buckets:apply ENV={environment} FILE={}\n",
+            for_a_shell(&absolute(limits))
         ),
     };
     format!(
@@ -163,20 +166,59 @@ fn next_steps([limits, terraform]: &[String; 2], environment: &str, product: &st
     )
 }
 
+/// The path from any folder: the next command may run in another.
+fn absolute(path: &str) -> String {
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+/// In quotes, if a shell would take the text for several words.
+fn for_a_shell(text: &str) -> String {
+    match text.chars().all(|letter| letter.is_alphanumeric() || "/._-".contains(letter)) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn prod_gets_the_variable_without_which_terraform_refuses_it() {
+    fn prod_gets_the_variables_without_which_terraform_refuses_it() {
         let prod = terraform("prod", "chat", "openai");
         for line in
-            ["environment = \"prod\"", "  \"chat\" = { vendors = [\"openai\"] }", "critical_topic_arns = []"]
+            ["  \"chat\" = { vendors = [\"openai\"] }", "critical_topic_arns = []", "runbook_url = \"\""]
         {
             assert!(prod.lines().any(|one| one == line), "{prod}");
         }
         assert!(!terraform("pre", "chat", "openai").contains("critical_topic_arns"));
-        assert!(terraform("sandbox", "chat", "openai").contains("deletion_protection = false"));
+    }
+
+    /// They are copied into the file of the environment, which may state none of them twice.
+    #[test]
+    fn no_variable_is_in_the_file_of_the_environment_already() {
+        for (environment, file) in [
+            ("sandbox", include_str!("../../../infra/envs/sandbox.tfvars")),
+            ("pre", include_str!("../../../infra/envs/pre.tfvars")),
+            ("prod", include_str!("../../../infra/envs/prod.tfvars")),
+        ] {
+            let text = terraform(environment, "chat", "openai");
+            for name in names(&text) {
+                assert!(names(file).all(|stated| stated != name), "{environment}: {name}");
+            }
+        }
+    }
+
+    /// The variables that a file states.
+    fn names(text: &str) -> impl Iterator<Item = &str> {
+        let lines = text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
+        lines.filter_map(|line| Some(line.split_once('=')?.0.trim()))
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_one_word_for_a_shell() {
+        assert_eq!(for_a_shell("/tmp/limits.pre.toml"), "/tmp/limits.pre.toml");
+        assert_eq!(for_a_shell("/tmp/it's mine"), r"'/tmp/it'\''s mine'");
     }
 
     /// Each variable that is written, as `infra/variables.tf` declares it.
@@ -185,9 +227,7 @@ mod tests {
         let declared = include_str!("../../../infra/variables.tf");
         for environment in ENVIRONMENTS {
             let text = terraform(environment, "chat", "openai");
-            let names =
-                text.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
-            for name in names.filter_map(|line| line.split(" =").next()) {
+            for name in names(&text) {
                 assert!(declared.contains(&format!("variable \"{name}\" {{")), "{name}");
             }
         }

@@ -10,6 +10,7 @@ use sluice_sdk::core::{Dimension, Lease};
 use crate::connect::client;
 use crate::failure::Ended;
 use crate::output::{self, Align, Decimal, Unreadable};
+use crate::view::has_ended;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -32,6 +33,7 @@ struct LeaseLine {
     borrowed_by: Option<String>,
     created_at: Option<Decimal>,
     ends: Decimal,
+    /// By every clock.
     ended: bool,
     inline: bool,
 }
@@ -62,7 +64,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             borrowed_by: lease.borrowed_by().map(str::to_owned),
             created_at: lease.created_at().map(Decimal::of),
             ends: Decimal::of(lease.ends()),
-            ended: lease.ends() < now,
+            ended: has_ended(lease, now),
             inline: *inline,
         };
         let lines: Vec<LeaseLine> = leases.iter().map(line).collect();

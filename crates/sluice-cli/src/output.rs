@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sluice_sdk::core::Timestamp;
 
+use crate::duration;
 use crate::failure::Failure;
 
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
@@ -159,29 +160,10 @@ pub(crate) fn print_unreadable(rows: &[Unreadable]) {
     }
 }
 
-/// "12.3 s ago", "in 4.0 s".
+/// "12s ago", "in 1m 44s".
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
-    if at > now {
-        format!("in {}", seconds(at.since(now).as_secs_f64()))
-    } else {
-        format!("{} ago", seconds(now.since(at).as_secs_f64()))
-    }
-}
-
-/// Seconds, rounded down to the displayed digits.
-fn seconds(secs: f64) -> String {
-    // A millionth compensates for rounding errors of floats.
-    let secs = secs + 1e-6;
-    let tenths = |value: f64| (value * 10.0).floor() / 10.0;
-    if secs < 100.0 {
-        format!("{:.1} s", tenths(secs))
-    } else if secs < 600.0 {
-        format!("{:.0} min {:.0} s", (secs / 60.0).floor(), (secs % 60.0).floor())
-    } else if secs < 7_200.0 {
-        format!("{:.0} min", (secs / 60.0).floor())
-    } else {
-        format!("{:.1} h", tenths(secs / 3_600.0))
-    }
+    let secs = if at > now { at.since(now).as_secs_f64() } else { -now.since(at).as_secs_f64() };
+    duration::relative(secs)
 }
 
 /// At most three decimals, without trailing zeros.
@@ -197,7 +179,7 @@ pub(crate) fn short(number: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, plain, seconds};
+    use super::{Decimal, plain};
 
     #[test]
     fn a_decimal_is_a_number_in_json_with_its_digits() {
@@ -213,14 +195,5 @@ mod tests {
             ("a\u{1b}[2Jb\u{9b}31mc\u{7f}\r\nd", "a\u{fffd}[2Jb\u{fffd}31mc\u{fffd}\u{fffd}\u{fffd}d");
         assert_eq!(plain(sequences), plain_ones);
         assert_eq!(plain("naïve#モデル#rpm \"quoted\""), "naïve#モデル#rpm \"quoted\"");
-    }
-
-    #[test]
-    fn a_time_is_rounded_down() {
-        let times = [0.3, 36.49, 99.99, 104.0, 659.0, 7_199.0, 7_560.0];
-        assert_eq!(
-            times.map(seconds),
-            ["0.3 s", "36.4 s", "99.9 s", "1 min 44 s", "10 min", "119 min", "2.1 h"]
-        );
     }
 }

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::acquire::{of_share, request};
+use crate::acquire::{of_share, refusal, request};
 use crate::connect::client_called;
 use crate::duration::duration;
 use crate::failure::{Ended, TRY_AGAIN};
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     match status {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),
         Err(NoStatus::Limit(LimitError::Refused(retry))) => {
-            anstream::eprintln!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+            anstream::eprintln!("{}refused{} {}", YELLOW.render(), YELLOW.render_reset(), refusal(&retry));
             client.finish_healing().await;
             Ok(ExitCode::from(TRY_AGAIN))
         }

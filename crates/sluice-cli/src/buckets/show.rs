@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use sluice_ops::BucketRow;
-use sluice_sdk::Client;
 use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, SlotLine, Timestamp};
+use sluice_sdk::{Client, StoreError};
 
 use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
+use crate::duration::exact_wait;
 use crate::failure::Failure;
 use crate::output::{self, Align, Decimal, Unreadable, short};
 
@@ -93,7 +94,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
         .reaches(bucket.limit().cost_per_call().amount())
         .filter(|at| *at > now && !bucket.has_shares());
     if let Some(there) = next {
-        println!("  next      {}", output::relative(there, now));
+        println!("  next      in {}", exact_wait(there.since(now).as_secs_f64()));
     }
     if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
         println!("  cool-down ends {}", output::relative(until, now));
@@ -167,8 +168,15 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
     for share in bucket.slot_shares() {
         rows.extend(client.ops().bucket(&share.row).await?.map(|row| (share.row.clone(), row)));
     }
-    // Who borrowed is in the leases, which are not read here.
-    let lines = SlotLine::all(bucket, |of| rows.get(of), std::iter::empty());
+    // Who borrowed is in the leases. A role that may not scan sees the rest.
+    let leases = match client.ops().leases().await {
+        Ok(leases) => Some(leases),
+        Err(StoreError::AccessDenied { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let readable = leases.iter().flatten().filter_map(|row| row.lease.as_ref().ok());
+    let lines = SlotLine::all(bucket, |of| rows.get(of), readable);
+    let borrowing = |amount: Amount| leases.is_some().then(|| Decimal::of(amount));
     let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.free.unwrap_or_default()));
     let level = |line: &SlotLine| ShareLevel {
         share: line.name().to_owned(),
@@ -176,8 +184,10 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
         capacity: Decimal::of(line.capacity),
         refill_rate: Decimal::of(bucket.limit().refill_rate()),
         lends_above: Decimal::of(line.lends_above),
+        lent: borrowing(line.lent),
+        borrowed: borrowing(line.borrowed),
         background: line.is_background,
-        is_changing: line.is_closed,
+        closed: line.is_closed,
     };
     Ok((lines.iter().map(level).collect(), free))
 }
@@ -191,10 +201,16 @@ struct ShareLevel {
     refill_rate: Decimal,
     /// What others leave when they borrow.
     lends_above: Decimal,
+    /// Of slots: those that callers of others hold now. Of a rate: what callers of others took so far. `None`
+    /// if the leases, which say it, may not be read.
+    lent: Option<Decimal>,
+    /// The slots of others that its callers hold; `None` of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    borrowed: Option<Decimal>,
     background: bool,
     /// Whether a change of shares has not come to its end: nobody takes slots of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    is_changing: bool,
+    closed: bool,
 }
 
 impl ShareLevel {
@@ -216,28 +232,35 @@ impl ShareLevel {
             capacity: Decimal::of(line.limit().capacity()),
             refill_rate: Decimal::of(line.limit().refill_rate()),
             lends_above: Decimal::of(line.lends_above()),
+            lent: Some(Decimal::of(line.lent())),
+            borrowed: None,
             background: line.is_background(),
-            is_changing: false,
+            closed: false,
         }
     }
 
     fn describe(&self, width: usize) -> String {
-        let Self { share, level, capacity, refill_rate, lends_above, background, is_changing } = self;
+        let Self { share, level, capacity, refill_rate, lends_above, lent, borrowed, background, closed } =
+            self;
         let background = if *background { ", background" } else { "" };
-        let changing = if *is_changing {
+        let changing = if *closed {
             "; closed: its row is being made or emptied, apply the limits file again"
         } else {
             ""
         };
         // Slots come back by release.
-        let rate = if **refill_rate == *"0" {
-            " free".to_owned()
-        } else {
-            format!(", {} a second", short(refill_rate))
+        let is_of_slots = **refill_rate == *"0";
+        let rate =
+            if is_of_slots { " free".to_owned() } else { format!(", {} a second", short(refill_rate)) };
+        let so_far = if is_of_slots { "" } else { " so far" };
+        let some = |what: &str, amount: &Option<Decimal>| match amount.as_deref() {
+            None | Some("0") => String::new(),
+            Some(amount) => format!(", {what} {}{so_far}", short(amount)),
         };
+        let (lent, borrowed) = (some("lent", lent), some("borrowed", borrowed));
         let (level, capacity, lends_above) = (short(level), short(capacity), short(lends_above));
         format!(
-            "{share:<width$} {level} of {capacity}{rate}, lends above {lends_above}{background}{changing}"
+            "{share:<width$} {level} of {capacity}{rate}{lent}{borrowed}, lends above {lends_above}{background}{changing}"
         )
     }
 }

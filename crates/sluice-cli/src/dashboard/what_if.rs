@@ -56,6 +56,7 @@ pub(super) struct WhatIf {
 
 #[derive(Debug, PartialEq, Serialize)]
 struct BucketForecast {
+    #[serde(rename = "dimension")]
     name: String,
     outcome: Outcome,
     verdict: String,
@@ -227,7 +228,7 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
         Outcome::Over => {
             let longer = (least / limit - 1.0) * 60.0;
             let (by, longer) = (number(least - limit), number(longer));
-            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer} s of waiting")
+            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer}s of waiting")
         }
     }
 }
@@ -289,7 +290,7 @@ fn notes(bucket: &BucketView, seen: &Use, limit: f64, outcome: Outcome, in_part:
         );
     }
     if seen.secs < WINDOW_SECS / 2.0 {
-        notes.push(format!("Measured over {} s only.", number(seen.secs.round())));
+        notes.push(format!("Measured over {}s only.", number(seen.secs.round())));
     }
     notes
 }

@@ -4,6 +4,8 @@ use sluice_ops::{BucketFault, Survey};
 use sluice_sdk::core::{Amount, Bucket, Timestamp};
 
 use super::finding::{Check, Finding};
+use super::shares;
+use crate::duration::exact;
 use crate::output;
 
 pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Finding> {
@@ -16,6 +18,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_limit(bucket, now));
                 findings.extend(of_cool_down(bucket, now));
                 findings.extend(of_slots(bucket));
+                findings.extend(shares::examine(bucket, survey));
             }
             Err(fault) => {
                 let todo = match fault {
@@ -48,8 +51,11 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let limit = &bucket.limit_at_vendor();
     let reported = bucket.vendor_limit()?;
     limit.lowered_to(reported.limit, reported.window)?;
-    let per =
-        if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
+    let per = if limit.is_concurrent() {
+        String::new()
+    } else {
+        format!(" in {}", exact(reported.window.as_secs_f64()))
+    };
     let (reported, when) = (reported.limit, output::relative(reported.at, now));
     let ours = match limit.is_concurrent() {
         true => format!("{} at once", limit.capacity()),

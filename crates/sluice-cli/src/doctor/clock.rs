@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_core::ClockOffset;
 
 use super::finding::{Check, Finding};
+use crate::duration::exact;
 
 /// The client warns from this offset on, and so does the alarm `clock-offset`.
 const TOO_FAR: Duration = Duration::from_secs(1);
@@ -19,22 +20,15 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
         let within = offset.lower_micros().unsigned_abs().max(offset.upper_micros().unsigned_abs());
         // Rounded up to the next tenth.
         let tenths = within.div_ceil(100_000);
-        let what = format!("DynamoDB's clock is within {}.{} s of this machine's", tenths / 10, tenths % 10);
+        let what = format!("DynamoDB's clock is within {}.{}s of this machine's", tenths / 10, tenths % 10);
         return Finding::fine(Check::Clock, table, what);
     }
-    let by = seconds(offset.micros().saturating_abs());
+    let by = exact(Duration::from_micros(offset.micros().unsigned_abs()).as_secs_f64());
     let way = if offset.micros() > 0 { "behind" } else { "ahead of" };
-    let what = format!("this machine's clock is at least {by} s {way} DynamoDB's");
+    let what = format!("this machine's clock is at least {by} {way} DynamoDB's");
     let todo = "set the clock by NTP (chrony): Sluice corrects its own time by each reply; other programs and the AWS SDK's first request \
                 do not";
     Finding::problem(Check::Clock, table, what, todo)
-}
-
-/// Hundredths of a second, rounded towards zero.
-fn seconds(micros: i64) -> String {
-    let hundredths = micros.unsigned_abs() / 10_000;
-    let sign = if micros < 0 && hundredths > 0 { "-" } else { "" };
-    format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
 #[cfg(test)]
@@ -55,10 +49,10 @@ mod tests {
     fn a_clock_is_off_only_where_the_date_leaves_no_doubt() {
         // A `Date` is up to a second older than the clock that wrote it, and that clock is up to 10 ms off.
         for (micros, what) in [
-            (0, "within 1.1 s"),
-            (980_001, "within 2.0 s"),
-            (-1_910_000, "within 2.0 s"),
-            (-600_000, "within 0.7 s"),
+            (0, "within 1.1s"),
+            (980_001, "within 2.0s"),
+            (-1_910_000, "within 2.0s"),
+            (-600_000, "within 0.7s"),
         ] {
             let finding = of_date(micros);
             assert_eq!(finding.weight, Weight::Fine, "{}", finding.what);
@@ -66,9 +60,9 @@ mod tests {
         }
         let behind = of_date(1_500_000);
         assert_eq!(behind.weight, Weight::Problem);
-        assert!(behind.what.contains("1.49 s behind DynamoDB's"), "{}", behind.what);
+        assert!(behind.what.contains("1.4s behind DynamoDB's"), "{}", behind.what);
         let ahead = of_date(-3_250_000);
-        assert!(ahead.is_problem() && ahead.what.contains("2.24 s ahead of DynamoDB's"), "{}", ahead.what);
+        assert!(ahead.is_problem() && ahead.what.contains("2.2s ahead of DynamoDB's"), "{}", ahead.what);
     }
 
     #[test]

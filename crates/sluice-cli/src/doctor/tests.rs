@@ -13,6 +13,7 @@ use super::*;
 
 mod rights;
 mod rows;
+mod shares;
 mod table;
 
 const TABLE: &str = "ontopix-vendor-buckets-prod";
@@ -131,4 +132,18 @@ async fn a_clock_that_is_off_is_told() {
     let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
     let found = examine(&client, Place { is_sandbox: false }, None, WATCHED).await;
     assert_finding(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
+}
+
+/// A read applies nothing, so nothing is said of that.
+#[tokio::test(start_paused = true)]
+async fn rows_that_cannot_be_read_because_of_throttling_are_told() {
+    let dynamo = healthy().await;
+    let throttled =
+        Fault::service("ThrottlingException", 400, serde_json::json!({ "message": "Rate exceeded" }));
+    dynamo.faults().always(Operation::Scan, throttled);
+    let findings = findings(&dynamo).await;
+    let says = "Scan met a conflict or throttling in every try: ThrottlingException: Rate exceeded";
+    assert_finding(&findings, Check::Rows, Weight::Problem, &[says]);
+    let (_, what) = finding_of(&findings, Check::Rows).unwrap();
+    assert!(!what.contains("applied"), "{what}");
 }

@@ -29,7 +29,16 @@ fn ask_on(
         match chosen(answer.trim(), choices) {
             Some(choice) => return Ok(choice.clone()),
             None => {
-                writeln!(output, "{:?} is none of them: a name of the list, or its number", answer.trim())?
+                let said = match answer.trim() {
+                    "" => "nothing was typed".to_owned(),
+                    answer => format!("{answer:?} is not in the list"),
+                };
+                let example = choices.first().map(String::as_str).unwrap_or_default();
+                writeln!(
+                    output,
+                    "{said}: type a name, as in {example}, or a number from 1 to {}",
+                    choices.len()
+                )?;
             }
         }
     }
@@ -53,8 +62,18 @@ mod tests {
             assert_eq!(ask_on(&mut input.as_bytes(), &mut output, "Which?", &choices).unwrap(), answer);
             let said = String::from_utf8(output).unwrap();
             assert!(said.starts_with("Which?\n   1  Free\n   2  Tier 1\n"), "{said}");
-            assert_eq!(said.matches("is none of them").count(), input.lines().count() - 1, "{said}");
+            assert_eq!(
+                said.matches("type a name, as in Free, or a number from 1 to 3").count(),
+                input.lines().count() - 1
+            );
         }
+        let mut output = Vec::new();
+        ask_on(&mut "\n5\nFree\n".as_bytes(), &mut output, "Which?", &choices).unwrap();
+        let said = String::from_utf8(output).unwrap();
+        assert!(
+            said.contains("> nothing was typed: type") && said.contains("> \"5\" is not in the list: type"),
+            "{said}"
+        );
         assert!(ask_on(&mut "".as_bytes(), &mut Vec::new(), "Which?", &choices).is_err());
     }
 }

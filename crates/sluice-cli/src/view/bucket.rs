@@ -9,11 +9,14 @@ use super::number::{per_second, seconds, tokens};
 use super::share::ShareView;
 use super::used::UseBounds;
 
-/// A bucket in a picture. Amounts are tokens or slots; instants are seconds since the epoch.
+/// A bucket in a picture, in JSON with the words of `buckets list` and `leases`. Amounts are tokens or slots;
+/// instants are seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BucketView {
+    #[serde(rename = "dimension")]
     pub(crate) name: String,
     /// `requests`, `tokens` or `concurrent`.
+    #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     pub(crate) capacity: f64,
     /// Tokens a second; 0 for concurrency.
@@ -49,13 +52,16 @@ pub(crate) struct BucketView {
     pub(crate) overdue: usize,
     /// The measurement of a sweep; only for concurrency.
     pub(crate) load: Option<LoadView>,
-    /// Refusals per second that callers reported in the last 16 s.
+    /// Refusals per second for want of a slot, as callers reported them in the last 16 s; `None` for a rate
+    /// bucket, whose refusals are not in the table.
     pub(crate) refused_per_sec: Option<f64>,
     /// Nothing is granted before this instant; `None` without a cool-down.
+    #[serde(rename = "blocked_until")]
     pub(crate) cooling_until: Option<f64>,
     /// Slots that the last sweep found lost, or minted (below zero).
     pub(crate) drift: Option<f64>,
     pub(crate) vendor_limit: Option<VendorLimitView>,
+    #[serde(rename = "adopt_lower_limit")]
     pub(crate) adopts_limit: bool,
     /// Number of writes so far.
     pub(crate) version: i64,
@@ -71,13 +77,13 @@ pub(crate) struct Holder {
     /// The share whose caller borrowed the slots; `common` for the part that no share has.
     pub(crate) borrowed_by: Option<String>,
     pub(crate) cost: f64,
-    pub(crate) since: Option<f64>,
-    pub(crate) until: f64,
+    pub(crate) created_at: Option<f64>,
+    pub(crate) ends: f64,
     /// The lease has ended by every clock, and is not given back yet.
-    pub(crate) has_ended: bool,
+    pub(crate) ended: bool,
     /// Two sweeps of the five-minute rule missed the lease.
-    pub(crate) is_overdue: bool,
-    pub(crate) is_inline: bool,
+    pub(crate) overdue: bool,
+    pub(crate) inline: bool,
 }
 
 /// The contents of a load row.
@@ -149,6 +155,9 @@ impl BucketView {
     pub(super) fn new(bucket: &Bucket, at: Timestamp, other_rows: OtherRows<'_>) -> Self {
         let OtherRows { mut leases, load, slot_lines, before } = other_rows;
         let limit = &bucket.whole_limit();
+        // Of a rate bucket, the row has what each caller used; no sweep measures it, and nobody notes its
+        // refusals.
+        let load = load.filter(|_| limit.is_concurrent());
         let shares = match slot_lines.is_empty() {
             true => ShareView::all(bucket, before.as_ref().map(|before| (&before.bucket, before.at)), at),
             false => slot_lines.iter().map(ShareView::of_slots).collect(),
@@ -264,11 +273,11 @@ impl Holder {
             caller: lease.caller().map(str::to_owned),
             borrowed_by: lease.borrowed_by().map(str::to_owned),
             cost: tokens(lease.cost().amount()),
-            since: lease.created_at().map(seconds),
-            until: seconds(lease.ends()),
-            has_ended: has_ended(lease, at),
-            is_overdue: is_overdue(lease, at),
-            is_inline,
+            created_at: lease.created_at().map(seconds),
+            ends: seconds(lease.ends()),
+            ended: has_ended(lease, at),
+            overdue: is_overdue(lease, at),
+            inline: is_inline,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::used::UseBounds;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ShareView {
     /// `common` is the part that no share has.
+    #[serde(rename = "share")]
     pub(crate) name: String,
     /// What it was promised.
     pub(crate) capacity: f64,
@@ -19,6 +20,7 @@ pub(crate) struct ShareView {
     pub(crate) level: f64,
     /// What others leave when they borrow.
     pub(crate) lends_above: f64,
+    #[serde(rename = "background")]
     pub(crate) is_background: bool,
     /// Tokens taken of it per second since the previous survey, whoever took them; `None` if unknown.
     pub(crate) used_per_sec: Option<f64>,
@@ -38,6 +40,7 @@ pub(crate) struct ShareOfSlots {
     /// Held by its callers of the rows of others.
     pub(crate) borrowed: f64,
     /// Whether its row is being made or emptied: nobody takes slots of it.
+    #[serde(rename = "closed")]
     pub(crate) is_closed: bool,
     /// Whether it has a row that can be read.
     pub(crate) has_row: bool,

@@ -140,11 +140,10 @@ fn holders_are_told_with_those_that_ended_in_front() {
     let full = slots().tokens(1_000_000);
     let view = view([survey(100, &[full], leases(), &[])]);
     let bucket = bucket(&view, SLOTS);
-    let who: Vec<_> =
-        bucket.holders.iter().map(|holder| (holder.caller.as_deref(), holder.has_ended)).collect();
+    let who: Vec<_> = bucket.holders.iter().map(|holder| (holder.caller.as_deref(), holder.ended)).collect();
     assert_eq!(who, [(Some("worker-1"), true), (Some("worker-2"), false)]);
     assert_eq!((bucket.leases, bucket.held, bucket.ended, bucket.level), (2, 2.0, 1, 1.0));
-    assert_eq!((bucket.holders[1].since, bucket.holders[1].until), (Some(90.0), 150.0));
+    assert_eq!((bucket.holders[1].created_at, bucket.holders[1].ends), (Some(90.0), 150.0));
 }
 
 /// The holder's clock may be two seconds behind.
@@ -274,6 +273,21 @@ fn a_picture_is_json_with_what_it_cost() {
     let view = view([survey(10, &[tpm()], vec![], &[])]);
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!((&json["table"], &json["trouble"]), (&"table".into(), &serde_json::Value::Null));
-    assert_eq!(json["picture"]["buckets"][0]["name"], TPM);
+    assert_eq!(json["picture"]["buckets"][0]["dimension"], TPM);
     assert_eq!(json["picture"]["cost"]["read_units_per_sec"], 0.5);
+}
+
+/// The load row of a rate bucket has what its callers used. Nobody notes its refusals there.
+#[test]
+fn a_rate_bucket_has_no_load_and_no_count_of_refusals() {
+    let noted = Row::load(TPM).number("callers_version", "1");
+    let told = |name: &str, row: Row| {
+        let loads = [noted.clone(), Row::load(SLOTS).number("refused", "0")];
+        let rows = [row];
+        let view = view([survey(10, &rows, vec![], &loads), survey(12, &rows, vec![], &loads)]);
+        let bucket = bucket(&view, name);
+        (bucket.load.is_some(), bucket.refused_per_sec)
+    };
+    assert_eq!(told(TPM, tpm()), (false, None));
+    assert_eq!(told(SLOTS, slots()), (true, Some(0.0)));
 }

@@ -4,7 +4,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::figure::{BAD, FAINT, SCARCE, STRONG};
-use super::words::{clock, count, decimals, relative, span};
+use super::words::{clock, count, decimals};
+use crate::duration::{relative, span};
 use crate::view::{Cost, FaultView, Picture, RowKind, View};
 
 /// The table's name, counts, and at the right edge the time of the picture.
@@ -17,7 +18,7 @@ pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
     if picture.tickets > 0 {
         counts += &format!(", {}", count(picture.tickets, "ticket"));
     }
-    let at = if view.trouble.is_some() { relative(picture.at, now) } else { clock(picture.at) };
+    let at = if view.trouble.is_some() { relative(picture.at - now) } else { clock(picture.at) };
     let (left, right) = (name.width() + counts.chars().count(), at.chars().count() + 1);
     let gap = usize::from(width).saturating_sub(left + right).max(1);
     Line::from_iter([name, Span::styled(counts, FAINT), " ".repeat(gap).into(), at.into()])
@@ -94,7 +95,7 @@ fn swept(picture: &Picture, now: f64) -> Line<'static> {
         Some(sweep) => {
             let drift = if sweep.drift == 0.0 { String::new() } else { format!(", drift {}", sweep.drift) };
             let read = count(usize::try_from(sweep.rows).unwrap_or(usize::MAX), "row");
-            format!(" swept {}: {read}, {} given back{drift}", relative(sweep.at, now), sweep.restored)
+            format!(" swept {}: {read}, {} given back{drift}", relative(sweep.at - now), sweep.restored)
         }
     };
     Line::styled(text, FAINT)

@@ -8,7 +8,8 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::lines::lines;
 use super::list::{remarks, used};
-use super::words::{self, amount, count, cut, id, rate, relative, span};
+use super::words::{amount, count, cut, id, rate};
+use crate::duration::{exact_wait, relative, span};
 use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, ShareOfSlots, ShareView, View};
 
 /// The time span of the chart: as much as is known, within these bounds.
@@ -106,7 +107,7 @@ fn standing(bucket: &BucketView) -> Line<'static> {
         } else {
             "less than a call costs: the next"
         };
-        let wait = format!("  {why} is in {}", words::wait(bucket.wait_secs));
+        let wait = format!("  {why} is in {}", exact_wait(bucket.wait_secs));
         spans.push(Span::styled(wait, Style::new().fg(BAD)));
     }
     spans.into()
@@ -141,7 +142,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
     };
     let (plain, scarce, bad) = (Style::new(), Style::new().fg(SCARCE), Style::new().fg(BAD));
     if let Some(until) = bucket.cooling_until.filter(|until| *until > now) {
-        fact("cool-down", format!("ends {}; nothing is granted before", relative(until, now)), bad);
+        fact("cool-down", format!("ends {}; nothing is granted before", relative(until - now)), bad);
     }
     for share in &bucket.shares {
         fact("share", share_text(share), if share.level <= 0.0 { scarce } else { plain });
@@ -157,7 +158,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
         } else {
             String::new()
         };
-        let when = relative(reported.at, now);
+        let when = relative(reported.at - now);
         let lower = if reported.is_lower { ", lower than the bucket's" } else { "" };
         let style = if reported.is_lower { scarce } else { plain };
         fact("vendor", format!("reported {}{window} {when}{lower}", amount(reported.limit)), style);
@@ -218,7 +219,7 @@ fn measured(load: &LoadView, now: f64) -> String {
         "{} pending{since}, {drain}; measurement {} was {}",
         amount(load.pending),
         load.sequence,
-        relative(at, now)
+        relative(at - now)
     )
 }
 
@@ -258,19 +259,19 @@ fn part(bucket: &BucketView, scrolled: usize) -> String {
 }
 
 fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
-    let unknown = if holder.is_inline { "(inline)" } else { "?" };
+    let unknown = if holder.inline { "(inline)" } else { "?" };
     let name = holder.caller.as_deref().unwrap_or(unknown);
     let borrowed =
         holder.borrowed_by.as_ref().map_or_else(String::new, |share| format!(", borrowed by {share}"));
     // The name is cut first.
     let room = who.saturating_sub(borrowed.chars().count()).max(who / 3);
     let caller = cut(&format!("{}{borrowed}", cut(name, room)), who);
-    let held = holder.since.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
-    let (cost, until) = (amount(holder.cost), relative(holder.until, now));
+    let held = holder.created_at.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
+    let (cost, until) = (amount(holder.cost), relative(holder.ends - now));
     let row = format!(" {caller:<who$} {cost:>6} {held:>9} {until:>11}  {:<8}", id(&holder.id));
     let (remark, colour) = match holder {
-        Holder { is_overdue: true, .. } => ("  overdue", BAD),
-        Holder { has_ended: true, .. } => ("  ended", SCARCE),
+        Holder { overdue: true, .. } => ("  overdue", BAD),
+        Holder { ended: true, .. } => ("  ended", SCARCE),
         _ => ("", SCARCE),
     };
     Line::from_iter([row.into(), Span::styled(remark, Style::new().fg(colour))])

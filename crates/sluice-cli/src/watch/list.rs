@@ -8,7 +8,8 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::lines::lines;
 use super::sort::{Sort, shown, wait};
-use super::words::{self, Truncated, amount, rate};
+use super::words::{Truncated, amount, rate};
+use crate::duration;
 use crate::view::{BucketView, Picture, View};
 
 /// The widths of the columns.
@@ -127,7 +128,7 @@ fn header(widths: Widths) -> Line<'static> {
         "BUCKET", "LEVEL", "USE/s", "HOLD", "WAIT"
     );
     if has_load {
-        text += &format!(" {:>7} {:>7} {:>7}", "REFUSED", "DRAIN/s", "PENDING");
+        text += &format!(" {:>7} {:>7} {:>7}", "NO SLOT", "DRAIN/s", "PENDING");
     }
     Line::styled(text, FAINT)
 }
@@ -185,7 +186,7 @@ pub(super) fn used(bucket: &BucketView) -> String {
 
 fn waiting(bucket: &BucketView, now: f64) -> Span<'static> {
     match wait(bucket, now) {
-        secs if secs > 0.0 => Span::styled(format!("{:>5}", words::wait(secs)), Style::new().fg(BAD)),
+        secs if secs > 0.0 => Span::styled(format!("{:>5}", duration::wait(secs)), Style::new().fg(BAD)),
         _ => format!("{:>5}", "-").into(),
     }
 }

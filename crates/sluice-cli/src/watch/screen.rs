@@ -54,7 +54,7 @@ const HELP: &[(&str, &str)] = &[
     ("USE/s", "taken a second, less what was given back; > if it may be more"),
     ("HOLD", "leases; rate limits have none by default"),
     ("WAIT", "time until a call that comes now may start"),
-    ("REFUSED", "refusals a second, as callers report every 8 s; of slots only"),
+    ("NO SLOT", "refused a second for want of a slot; rates: sluice.refusals"),
     ("DRAIN/s", "slots that come free a second, as sweeps measured it"),
     ("PENDING", "slots that are held, as the last sweep counted"),
     ("cooling", "a cool-down: nothing is granted before its end"),

@@ -1,4 +1,4 @@
-//! Numbers, times and names in short forms that fit a column.
+//! Numbers and names in short forms that fit a column.
 
 use std::collections::BTreeSet;
 
@@ -22,46 +22,6 @@ pub(super) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".into() } else { text.to_owned() }
-}
-
-/// A length of time, rounded down to the displayed unit; at most four characters up to some years.
-pub(super) fn span(secs: f64) -> String {
-    // A millionth compensates for rounding errors of floats.
-    let secs = secs.max(0.0) + 1e-6;
-    match secs {
-        secs if secs < 10.0 => format!("{}s", decimals((secs * 10.0).floor() / 10.0, 1)),
-        secs if secs < 100.0 => format!("{:.0}s", secs.floor()),
-        secs if secs < 100.0 * 60.0 => format!("{:.0}m", (secs / 60.0).floor()),
-        secs if secs < 48.0 * 3_600.0 => format!("{:.0}h", (secs / 3_600.0).floor()),
-        secs => format!("{:.0}d", (secs / 86_400.0).floor()),
-    }
-}
-
-/// A time to wait, rounded up to the displayed unit, so that a caller that comes back after it is not too
-/// early.
-pub(super) fn wait(secs: f64) -> String {
-    let up = |secs: f64| {
-        let unit = match secs {
-            secs if secs < 10.0 => 0.1,
-            secs if secs < 100.0 => 1.0,
-            secs if secs < 100.0 * 60.0 => 60.0,
-            secs if secs < 48.0 * 3_600.0 => 3_600.0,
-            _ => 86_400.0,
-        };
-        // A millionth compensates for rounding errors of floats.
-        ((secs - 1e-6) / unit).ceil().max(0.0) * unit
-    };
-    // Rounded twice: 99.5 s round to 100 s, which are displayed in minutes.
-    span(up(up(secs)))
-}
-
-/// "in 12s", "3m 20s ago": at most eleven characters up to some years.
-pub(super) fn relative(at: f64, now: f64) -> String {
-    let exact = |secs: f64| match span(secs) {
-        text if text.ends_with('m') => format!("{text} {:.0}s", ((secs + 1e-6) % 60.0).floor()),
-        text => text,
-    };
-    if at > now { format!("in {}", exact(at - now)) } else { format!("{} ago", exact(now - at)) }
 }
 
 /// The time of day, in UTC.

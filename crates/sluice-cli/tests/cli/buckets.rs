@@ -58,23 +58,14 @@ fn a_bucket_is_not_removed_without_a_person_or_yes() {
     assert_eq!(sandbox.stdout(&["buckets", "rm", "openai#rpm"]).trim(), "removed openai#rpm");
 }
 
-/// `script` gives the command a terminal.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_person_is_asked_before_a_bucket_is_removed() {
     let limits = file("rm-asked.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
     for (answer, is_removed) in [("", false), ("n", false), ("y", true)] {
-        let line = format!("{} buckets rm openai#rpm", env!("CARGO_BIN_EXE_sluice"));
-        let inner = sandbox.command(&[]);
-        let mut command = Command::new("script");
-        for (name, value) in inner.get_envs() {
-            value.map(|value| command.env(name, value));
-        }
-        command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut asked = command.spawn().expect("`script`, of util-linux");
-        asked.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
-        let output = asked.wait_with_output().unwrap();
+        let output =
+            on_a_terminal(&sandbox.command(&["buckets", "rm", "openai#rpm"]), &format!("{answer}\n"));
         let said = text(&output.stdout);
         assert!(
             said.contains("Remove openai#rpm from table ontopix-vendor-buckets-sandbox?"),
@@ -236,4 +227,54 @@ fn a_file_to_start_from_knows_the_profiles_of_ones_own() {
     let missing = init("missing.toml");
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("SLUICE_VENDORS: missing.toml: "), "{}", text(&missing.stderr));
+}
+
+/// Two callers of `search` fit into its part; the third borrows from the common part.
+#[test]
+fn shares_are_shown_with_what_they_lent_and_borrowed() {
+    let limits = file(
+        "shared.toml",
+        r#"
+[[bucket]]
+dimension = "openai#rpm"
+type = "requests"
+capacity = 4
+window = "1h"
+shares = { search = 0.5 }
+
+[[bucket]]
+dimension = "elevenlabs#concurrent"
+type = "concurrent"
+capacity = 4
+shares = { search = 0.5 }
+"#,
+    );
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let slot = "elevenlabs#concurrent";
+    let hold = |_| sandbox.command(&["run", "--share", "search", slot, "--", "sleep 60"]).spawn().unwrap();
+    let holders: Vec<_> = (0..3).map(hold).collect();
+    wait_until("three leases", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 3);
+    let told = |name: &str, figures: [&str; 3]| {
+        let shown = sandbox.json(&["buckets", "show", name, "--json"]);
+        let of = |share: &Value| figures.map(|figure| share[figure].as_i64());
+        shown["shares"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(slot, ["capacity", "lent", "borrowed"]),
+        [[Some(2), Some(0), Some(1)], [Some(2), Some(1), Some(0)]]
+    );
+    let shown = sandbox.stdout(&["buckets", "show", slot]);
+    assert!(shown.contains("search    0 of 2 free, borrowed 1, lends above"), "{shown}");
+    assert!(shown.contains("common    1 of 2 free, lent 1, lends above"), "{shown}");
+    for mut holder in holders {
+        Command::new("kill").arg(holder.id().to_string()).status().unwrap();
+        holder.wait().unwrap();
+    }
+    (0..3).for_each(|_| drop(sandbox.stdout(&["acquire", "--share", "search", "openai#rpm"])));
+    assert_eq!(
+        told("openai#rpm", ["lent", "borrowed", "capacity"]),
+        [[Some(0), None, Some(2)], [Some(1), None, Some(2)]]
+    );
+    let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
+    assert!(shown.contains("lent 1 so far, lends above"), "{shown}");
 }

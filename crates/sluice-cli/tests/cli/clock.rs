@@ -48,7 +48,7 @@ fn move_date(reply: &mut [u8], secs: i64) {
 
 /// A process that has seen few replies may err by a second, and times are rounded down.
 fn is_an_hour(shown: &str) -> bool {
-    shown.contains("ends in 59 min") || shown.contains("ends in 60 min")
+    shown.contains("ends in 59m ") || shown.contains("ends in 60m")
 }
 
 #[test]
@@ -66,10 +66,11 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
         let level: f64 = rpm["level"].as_f64().unwrap();
         assert!((0.0..0.1).contains(&level), "{secs}: {rpm}");
         let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
-        assert!(
-            shown.contains("next      in 29 min") || shown.contains("next      in 30 min"),
-            "{secs}: {shown}"
-        );
+        assert!(shown.contains("next      in 29m ") || shown.contains("next      in 30m"), "{secs}: {shown}");
+
+        let refused = text(&sandbox.run(&["acquire", "openai#rpm"]).stdout);
+        let is_half_an_hour = refused.contains("try again in 29m ") || refused.contains("try again in 30m\n");
+        assert!(is_half_an_hour, "{secs}: {refused}");
 
         let cooled = sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
         assert!(is_an_hour(&cooled), "{secs}: {cooled}");

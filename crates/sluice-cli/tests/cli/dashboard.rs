@@ -68,7 +68,7 @@ impl Dashboard {
     fn level(&self, name: &str) -> Option<f64> {
         let answer = self.json("/api/picture");
         let buckets = answer["picture"]["buckets"].as_array()?;
-        buckets.iter().find(|bucket| bucket["name"] == name)?["level"].as_f64()
+        buckets.iter().find(|bucket| bucket["dimension"] == name)?["level"].as_f64()
     }
 }
 
@@ -104,7 +104,7 @@ fn the_picture_follows_the_table_and_tells_what_is_new() {
     assert_eq!(what_if["buckets"].as_array().unwrap().len(), 2);
     let slots = &what_if["buckets"][0];
     assert_eq!(
-        (&slots["name"], &slots["outcome"]),
+        (&slots["dimension"], &slots["outcome"]),
         (&Value::from("elevenlabs#concurrent"), &Value::from("fits"))
     );
     assert_eq!(dashboard.get("/api/what-if?factor=-1").status, 400);

@@ -57,15 +57,35 @@ fn help_lists_commands_by_who_uses_them() {
     }
 }
 
+/// What a command prints, and its error.
+const COLOURED: [&[&str]; 2] = [&["--help"], &["acquire", "openai#rpm"]];
+
 #[test]
 fn colours_follow_no_color() {
-    let colours = |name: &str| {
-        let output = sluice().args(["--help"]).env("CLICOLOR_FORCE", "1").env(name, "1").output().unwrap();
-        text(&output.stdout).contains('\u{1b}')
+    let is_coloured = |arguments: &[&str], variables: &[&str]| {
+        let mut command = sluice();
+        command.env_remove("NO_COLOR").args(arguments).envs(variables.iter().map(|name| (name, "1")));
+        let output = command.output().unwrap();
+        text(&output.stdout).contains('\u{1b}') || text(&output.stderr).contains('\u{1b}')
     };
-    assert!(colours("TERM_PROGRAM"), "forced");
-    let output = sluice().args(["acquire", "openai#rpm"]).env("NO_COLOR", "1").output().unwrap();
-    assert!(!text(&output.stderr).contains('\u{1b}'), "{}", text(&output.stderr));
+    for arguments in COLOURED {
+        assert!(!is_coloured(arguments, &[]), "{arguments:?}: no terminal");
+        assert!(is_coloured(arguments, &["CLICOLOR_FORCE"]), "{arguments:?}");
+        assert!(!is_coloured(arguments, &["CLICOLOR_FORCE", "NO_COLOR"]), "{arguments:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_has_colours_unless_no_color_is_set() {
+    for arguments in COLOURED {
+        let mut command = sluice();
+        command.env_remove("NO_COLOR").env("TERM", "xterm").args(arguments);
+        let said = text(&on_a_terminal(&command, "").stdout);
+        assert!(said.contains('\u{1b}'), "{arguments:?}: {said}");
+        let said = text(&on_a_terminal(command.env("NO_COLOR", "1"), "").stdout);
+        assert!(!said.contains('\u{1b}'), "{arguments:?}: {said:?}");
+    }
 }
 
 #[test]
@@ -122,4 +142,34 @@ fn init_writes_what_a_product_needs_to_begin_with() {
         assert!(said.contains("there is no terminal to ask on") && said.contains(says), "{said}");
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing else was written");
+}
+
+/// Two answers that are none, then the vendor, the tier by its number, and the environment.
+#[test]
+#[cfg(target_os = "linux")]
+fn init_asks_a_person_until_each_answer_is_one() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("Asked Product");
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = sluice();
+    command.args(["init", "--dir", folder.to_str().unwrap()]);
+    let output = on_a_terminal(&command, "\nnobody\nopenai\n1\npre\n");
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let parts = [
+        "Which vendor do you call?",
+        "nothing was typed: type a name, as in ",
+        "\"nobody\" is not in the list: type a name, as in ",
+        "Which tier is your account of openai in?",
+        "For which environment?",
+        "infra/envs/pre.tfvars",
+        "task infra:apply ENV=pre",
+    ];
+    let found: Vec<_> = parts.map(|part| said.find(part).unwrap_or_else(|| panic!("{part}: {said}"))).into();
+    assert!(found.is_sorted(), "{said}");
+    let limits = folder.join("limits.pre.toml");
+    assert!(said.contains(&format!("task buckets:apply ENV=pre FILE='{}'", limits.display())), "{said}");
+    let limits = std::fs::read_to_string(limits).unwrap();
+    assert!(limits.contains("openai#"), "{limits}");
+    let terraform = std::fs::read_to_string(folder.join("sluice.pre.tfvars")).unwrap();
+    assert!(terraform.contains("\"asked-product\" = { vendors = [\"openai\"] }"), "{terraform}");
 }

@@ -116,6 +116,24 @@ impl Drop for Sandbox {
     }
 }
 
+/// Runs a command on a terminal, which `script` gives it, and types. What it writes is all in `stdout`.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(command: &Command, typed: &str) -> Output {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ");
+    let mut terminal = Command::new("script");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    terminal.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = terminal.spawn().expect("`script`, of util-linux");
+    terminal.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    terminal.wait_with_output().unwrap()
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

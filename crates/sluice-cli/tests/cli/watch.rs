@@ -23,7 +23,7 @@ fn watch_once_prints_every_bucket_without_colour_at_the_width_it_is_told() {
         (&"ontopix-vendor-buckets-sandbox".into(), &Value::Null)
     );
     let buckets = figures["picture"]["buckets"].as_array().unwrap();
-    assert_eq!((buckets.len(), &buckets[0]["name"]), (1, &Value::from("openai#rpm")));
+    assert_eq!((buckets.len(), &buckets[0]["dimension"]), (1, &Value::from("openai#rpm")));
     assert_eq!(buckets[0]["level"].as_f64().unwrap().floor(), 1.0);
     assert!(buckets[0]["used_per_sec"].is_number(), "two readings: {figures}");
     let alone = sandbox.run(&["watch", "--json"]);

@@ -45,7 +45,7 @@ pub enum StoreError {
     },
     /// DynamoDB cannot be reached, does not answer in time, or fails.
     #[error(
-        "DynamoDB is unavailable ({operation}): {message}; {}check the network, SLUICE_AWS_REGION and SLUICE_ENDPOINT_URL",
+        "DynamoDB is unavailable ({operation}): {message}{}; check the network, SLUICE_AWS_REGION and SLUICE_ENDPOINT_URL",
         effect(.operation, *.maybe_applied)
     )]
     Unavailable {
@@ -58,7 +58,7 @@ pub enum StoreError {
     },
     /// In every try, other writers held the item, or the partition was over its throughput. Nothing was
     /// applied, and the error states nothing about any quota.
-    #[error("{operation} met a conflict or throttling in every try: {message}; nothing was applied")]
+    #[error("{operation} met a conflict or throttling in every try: {message}{}", effect(.operation, false))]
     Contended {
         /// The API operation.
         operation: &'static str,
@@ -100,9 +100,9 @@ impl StoreError {
 fn effect(operation: &str, maybe_applied: bool) -> &'static str {
     let reads = Operation::ALL.iter().any(|one| one.as_str() == operation && one.reads());
     match (reads, maybe_applied) {
-        (_, true) => "the write may have been applied; ",
+        (_, true) => "; the write may have been applied",
         (true, false) => "",
-        (false, false) => "nothing was applied; ",
+        (false, false) => "; nothing was applied",
     }
 }
 
@@ -268,4 +268,37 @@ pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
         source = current.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_applied_is_told_of_writes_only() {
+        let contended = |operation| {
+            let message = "ThrottlingException: too fast".to_owned();
+            StoreError::Contended { operation, message }.to_string()
+        };
+        for read in [Operation::Scan, Operation::GetItem] {
+            let told = contended(read.as_str());
+            assert!(told.ends_with("in every try: ThrottlingException: too fast"), "{told}");
+        }
+        let told = contended(Operation::UpdateItem.as_str());
+        assert!(told.ends_with("too fast; nothing was applied"), "{told}");
+        let unavailable = |operation: Operation, maybe_applied| {
+            let (operation, message) = (operation.as_str(), "no answer".to_owned());
+            StoreError::Unavailable { operation, message, maybe_applied }.to_string()
+        };
+        for (told, effect) in [
+            (unavailable(Operation::Scan, false), "(Scan): no answer; check the network"),
+            (unavailable(Operation::UpdateItem, false), "no answer; nothing was applied; check the network"),
+            (
+                unavailable(Operation::UpdateItem, true),
+                "no answer; the write may have been applied; check the network",
+            ),
+        ] {
+            assert!(told.contains(effect), "{told}");
+        }
+    }
 }

@@ -7,22 +7,25 @@ use sluice_core::{Amount, Cost, Dimension, LimitType, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::place::{Faulty, Field, Place};
+use super::place::{Faulty, Field, Place, Written};
 
-/// A bucket whose fields make sense, each by itself.
+/// A bucket as the file has it. What is wrong with a field by itself is noted.
 #[derive(Debug)]
 pub(super) struct Declared {
-    pub(super) dimension: Field<Dimension>,
-    pub(super) limit_type: Field<LimitType>,
-    pub(super) capacity: Option<Field<Amount>>,
-    pub(super) limit: Option<Field<Amount>>,
-    pub(super) window: Option<Field<Duration>>,
-    pub(super) refill_rate: Option<Field<Rate>>,
-    pub(super) counts: Option<Field<CountedIn>>,
-    pub(super) arrival_jitter: Option<Field<Duration>>,
-    pub(super) cost_per_call: Option<Field<Cost>>,
-    pub(super) adopt_lower_limit: bool,
-    pub(super) adopt_at_least: Option<Field<Amount>>,
+    /// Where the bucket begins.
+    at: usize,
+    pub(super) dimension: Written<Dimension>,
+    pub(super) limit_type: Written<LimitType>,
+    pub(super) capacity: Written<Amount>,
+    pub(super) limit: Written<Amount>,
+    pub(super) window: Written<Duration>,
+    pub(super) refill_rate: Written<Rate>,
+    pub(super) counts: Written<CountedIn>,
+    pub(super) arrival_jitter: Written<Duration>,
+    pub(super) cost_per_call: Written<Cost>,
+    pub(super) adopt_lower_limit: Written<bool>,
+    pub(super) adopt_at_least: Written<Amount>,
+    /// Those that make sense.
     pub(super) shares: Vec<(Field<String>, Field<WrittenShare>)>,
 }
 
@@ -65,52 +68,64 @@ const JITTER: &str = "a time, as in \"170ms\" or \"1s\"";
 const SHARE: &str =
     "a part above 0 and below 1, as in 0.5, or a table, as in { part = 0.5, floor = 10, background = true }";
 
+impl Declared {
+    /// Reads a bucket that begins at `at`. Every field that cannot be used is noted.
+    pub(super) fn read(place: &Place<'_>, table: &DeTable<'_>, at: usize) -> Self {
+        let reader = Reader { place, table };
+        reader.check_names();
+        let dimension = reader.required("dimension", at, name, "dimension = \"openai#rpm\"");
+        let limit_type =
+            reader.required("type", at, limit_type, "type = \"requests\", \"tokens\" or \"concurrent\"");
+        // A field that does not belong into the bucket is told as such, whatever its value.
+        let is_concurrent = limit_type.value() == Some(&LimitType::Concurrent);
+        let no_window = is_concurrent.then_some(NO_WINDOW);
+        let counts = reader.unless(no_window, "counts", counts);
+        let is_counted = counts.value() == Some(&CountedIn::AnyWindow);
+        let no_jitter = (!is_counted && counts.get().is_ok() && place.is_toml()).then_some(NO_JITTER);
+        let no_rate = (is_counted || reader.get("limit").is_some()).then_some(NO_RATE_BESIDE_LIMIT);
+        Self {
+            at,
+            capacity: reader.field("capacity", amount),
+            limit: reader.unless(is_concurrent.then_some(NO_LIMIT), "limit", amount),
+            window: reader.unless(no_window, "window", |value| {
+                time(value).filter(|time| !time.is_zero()).ok_or_else(|| must(WINDOW))
+            }),
+            refill_rate: reader.unless(is_concurrent.then_some(NO_RATE).or(no_rate), "refill_rate", rate),
+            arrival_jitter: reader.unless(no_window.or(no_jitter), "arrival_jitter", |value| {
+                time(value).ok_or_else(|| must(JITTER))
+            }),
+            cost_per_call: reader.field("cost_per_call", |value| number(value).ok_or_else(|| must(AMOUNT))),
+            adopt_lower_limit: reader
+                .field("adopt_lower_limit", |value| value.as_bool().ok_or_else(|| must("true or false"))),
+            adopt_at_least: reader.field("adopt_at_least", floor),
+            shares: reader.shares(),
+            dimension,
+            limit_type,
+            counts,
+        }
+    }
+
+    /// Notes a fault of the whole bucket.
+    pub(super) fn fault(&self, place: &Place<'_>, reason: &str) -> Faulty {
+        match &self.dimension {
+            Written::Sound(dimension) => place.fault(dimension, reason),
+            _ => place.note(self.at, format_args!("this bucket: {reason}")),
+        }
+    }
+}
+
+const NO_WINDOW: &str =
+    "leave it out: a concurrent limit has no window and no refill_rate, because slots come back by release";
+const NO_RATE: &str = "leave it out: a concurrent limit has none, because slots come back by release";
+const NO_LIMIT: &str = "write it as capacity: a concurrent limit is its number of slots";
+const NO_RATE_BESIDE_LIMIT: &str = "leave it out: limit and window say how much flows back";
+const NO_JITTER: &str =
+    "it needs counts = \"sliding\" or \"fixed\": a vendor that refills continuously counts no windows";
+
 /// The table of a bucket, whose fields are read one by one.
 struct Reader<'a> {
     place: &'a Place<'a>,
     table: &'a DeTable<'a>,
-    is_faulty: bool,
-}
-
-impl Declared {
-    /// Reads a bucket that begins at `at`. Every field that cannot be used is noted.
-    pub(super) fn read(place: &Place<'_>, table: &DeTable<'_>, at: usize) -> Result<Self, Faulty> {
-        let mut reader = Reader { place, table, is_faulty: false };
-        reader.check_names();
-        let dimension = reader.field("dimension", name);
-        let limit_type = reader.field("type", limit_type);
-        let capacity = reader.field("capacity", amount);
-        let limit = reader.field("limit", amount);
-        let window =
-            reader.field("window", |value| time(value).filter(|t| !t.is_zero()).ok_or_else(|| must(WINDOW)));
-        let refill_rate = reader.field("refill_rate", rate);
-        let counts = reader.field("counts", counts);
-        let arrival_jitter = reader.field("arrival_jitter", |value| time(value).ok_or_else(|| must(JITTER)));
-        let cost_per_call = reader.field("cost_per_call", |value| number(value).ok_or_else(|| must(AMOUNT)));
-        let adopt =
-            reader.field("adopt_lower_limit", |value| value.as_bool().ok_or_else(|| must("true or false")));
-        let adopt_at_least = reader.field("adopt_at_least", floor);
-        let shares = reader.shares();
-        let dimension = reader.required(dimension, at, "dimension = \"openai#rpm\"");
-        let limit_type = reader.required(limit_type, at, "type = \"requests\", \"tokens\" or \"concurrent\"");
-        match (dimension, limit_type) {
-            (Some(dimension), Some(limit_type)) if !reader.is_faulty => Ok(Self {
-                dimension,
-                limit_type,
-                capacity,
-                limit,
-                window,
-                refill_rate,
-                counts,
-                arrival_jitter,
-                cost_per_call,
-                adopt_lower_limit: adopt.is_some_and(|adopt| adopt.value),
-                adopt_at_least,
-                shares,
-            }),
-            _ => Err(Faulty),
-        }
-    }
 }
 
 impl<'a> Reader<'a> {
@@ -118,40 +133,57 @@ impl<'a> Reader<'a> {
         self.table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
     }
 
-    fn check_names(&mut self) {
+    fn check_names(&self) {
         for key in self.table.keys().filter(|key| !FIELDS.contains(&key.get_ref().as_ref())) {
             let known = FIELDS.join(", ");
             self.place.note(
                 key.span().start,
                 format_args!("{}: a bucket has no such field; it has {known}", key.get_ref()),
             );
-            self.is_faulty = true;
         }
     }
 
-    /// The field, if it is there and makes sense. `read` says what it must be.
-    fn field<T>(&mut self, name: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<Field<T>> {
-        let written = self.get(name)?;
+    /// The field. `read` says what it must be.
+    fn field<T>(&self, name: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Written<T> {
+        let Some(written) = self.get(name) else { return Written::Missing };
         match read(written.get_ref()) {
-            Ok(value) => Some(Field::new(name, written, value)),
+            Ok(value) => Written::Sound(Field::new(name, written, value)),
             Err(reason) => {
                 self.place.fault_in(name, written.span(), reason);
-                self.is_faulty = true;
-                None
+                Written::Faulty
             }
         }
     }
 
-    /// A field that every bucket has. One that is there and makes no sense is noted already.
-    fn required<T>(&mut self, field: Option<Field<T>>, at: usize, example: &str) -> Option<Field<T>> {
-        let name = example.split(' ').next().unwrap_or_default();
-        if field.is_none() && self.get(name).is_none() && self.place.is_toml() {
+    /// The field, unless this bucket has none, for a reason.
+    fn unless<T>(
+        &self,
+        misplaced: Option<&str>,
+        name: &str,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
+    ) -> Written<T> {
+        match misplaced {
+            Some(reason) => self.field(name, |_| Err(reason.to_owned())),
+            None => self.field(name, read),
+        }
+    }
+
+    /// A field that every bucket has.
+    fn required<T>(
+        &self,
+        name: &str,
+        at: usize,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
+        example: &str,
+    ) -> Written<T> {
+        let field = self.field(name, read);
+        if matches!(field, Written::Missing) && self.place.is_toml() {
             self.place.note(at, format_args!("this bucket has no {name}: add {example}"));
         }
         field
     }
 
-    fn shares(&mut self) -> Vec<(Field<String>, Field<WrittenShare>)> {
+    fn shares(&self) -> Vec<(Field<String>, Field<WrittenShare>)> {
         let Some(written) = self.get("shares") else { return Vec::new() };
         let Some(table) = written.get_ref().as_table() else {
             self.place.fault_in(
@@ -159,7 +191,6 @@ impl<'a> Reader<'a> {
                 written.span(),
                 "write [bucket.shares], and below it a line for each share",
             );
-            self.is_faulty = true;
             return Vec::new();
         };
         let mut shares = Vec::new();
@@ -169,10 +200,7 @@ impl<'a> Reader<'a> {
                     let key = Field::at("share", name.span(), name.get_ref().clone().into_owned());
                     shares.push((key, Field::new(name.get_ref(), written, share)));
                 }
-                None => {
-                    self.place.fault_in(name.get_ref(), written.span(), must(SHARE));
-                    self.is_faulty = true;
-                }
+                None => _ = self.place.fault_in(name.get_ref(), written.span(), must(SHARE)),
             }
         }
         shares

@@ -1,17 +1,23 @@
 //! `adopt_at_least`: the least limit that a bucket adopts from its vendor.
 
-use sluice_core::{Amount, Limit, Rate};
+use sluice_core::{Amount, Limit, LimitType, Rate};
 
 use super::declared::Declared;
 use super::place::{Faulty, Field, Place};
 
 /// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; slots, for
 /// concurrency. A tenth of the limit if the file states none.
-pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Result<Option<Amount>, Faulty> {
-    match &declared.adopt_at_least {
-        None => Ok(declared.adopt_lower_limit.then(|| limit.default_floor())),
-        Some(written) if declared.adopt_lower_limit => stated(place, declared, limit, written).map(Some),
-        Some(written) => Err(place.fault(written, "it needs adopt_lower_limit = true")),
+pub(super) fn floor(
+    place: &Place<'_>,
+    declared: &Declared,
+    limit: Result<Limit, Faulty>,
+) -> Result<Option<Amount>, Faulty> {
+    let adopts = declared.adopt_lower_limit.get().map(|written| written.is_some_and(|adopts| adopts.value));
+    match (declared.adopt_at_least.get()?, adopts?) {
+        (None, false) => Ok(None),
+        (None, true) => Ok(Some(limit?.default_floor())),
+        (Some(written), true) => stated(place, declared, limit, written).map(Some),
+        (Some(written), false) => Err(place.fault(written, "it needs adopt_lower_limit = true")),
     }
 }
 
@@ -19,21 +25,24 @@ pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Re
 fn stated(
     place: &Place<'_>,
     declared: &Declared,
-    limit: &Limit,
+    limit: Result<Limit, Faulty>,
     written: &Field<Amount>,
 ) -> Result<Amount, Faulty> {
     let at_least = written.value;
-    if limit.is_concurrent() {
+    if declared.limit_type.value() == Some(&LimitType::Concurrent) {
         if !at_least.is_whole() {
             return Err(place.fault(written, "it must be a whole number of slots"));
         }
-        return match at_least > limit.capacity() {
-            true => Err(place.fault(written, format_args!("it is above the capacity {}", limit.capacity()))),
-            false => Ok(at_least),
+        return match declared.capacity.value() {
+            Some(capacity) if at_least > *capacity => {
+                Err(place.fault(written, format_args!("it is above the capacity {capacity}")))
+            }
+            _ => Ok(at_least),
         };
     }
-    let rate = match &declared.window {
-        Some(window) => Rate::per(at_least, window.value),
+    let limit = limit?;
+    let rate = match declared.window.value() {
+        Some(window) => Rate::per(at_least, *window),
         None => at_least.to_string().parse().ok(),
     };
     match rate.filter(|rate| *rate <= limit.refill_rate()) {

@@ -1,23 +1,55 @@
-//! The limit of a declared bucket. `counted` makes that of a vendor that counts in windows.
+//! The limit of a declared bucket. `counted` makes that of a vendor that counts in windows. Every check runs
+//! that has its fields, so that one fault hides no other.
 
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
 
-use super::declared::{Declared, WINDOW};
-use super::place::{Faulty, Field, Place};
-use super::{check_cost, counted};
+use super::counted;
+use super::declared::{CountedIn, Declared, WINDOW};
+use super::place::{Faulty, Field, Place, Written};
 
 pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Faulty> {
-    let limit_type = declared.limit_type.value;
-    let cost = declared.cost_per_call.as_ref().map_or(Cost::ONE, |cost| cost.value);
+    let cost = declared.cost_per_call.get().map(|written| written.map_or(Cost::ONE, |cost| cost.value));
+    let cost = cost.and_then(|cost| fits(place, declared, cost).map(|()| cost));
+    let limit_type = *declared.limit_type.value().ok_or(Faulty)?;
     if limit_type == LimitType::Concurrent {
         return concurrent(place, declared, cost);
     }
-    match counted::counts(place, declared)? {
-        Some(counts) => counted::limit(place, declared, counts, limit_type, cost),
-        None => bucket(place, declared, limit_type, cost),
+    match declared.counts.get() {
+        Ok(Some(counts)) if counts.value == CountedIn::AnyWindow => {
+            counted::limit(place, declared, counts, limit_type, cost)
+        }
+        Ok(_) => bucket(place, declared, limit_type, cost),
+        Err(faulty) => {
+            // However the vendor counts.
+            let _: Option<&Field<Duration>> =
+                declared.limit.get()?.map(|_| window(place, declared)).transpose()?;
+            Err(faulty)
+        }
     }
+}
+
+/// Fails if the bucket has no room for one call.
+fn fits(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<(), Faulty> {
+    let is_concurrent = declared.limit_type.value() == Some(&LimitType::Concurrent);
+    let is_counted = declared.counts.value() == Some(&CountedIn::AnyWindow);
+    let holds = match (&declared.capacity, &declared.limit) {
+        // Slots that are not whole are a fault of their own.
+        (Written::Sound(capacity), _) if !is_concurrent || capacity.value.is_whole() => capacity,
+        (Written::Missing, Written::Sound(limit)) if !is_counted => limit,
+        _ => return Ok(()),
+    };
+    if cost.amount() <= holds.value {
+        return Ok(());
+    }
+    Err(match &declared.cost_per_call {
+        Written::Sound(cost) => place.fault(
+            cost,
+            format_args!("it is above the capacity {}, so no call could ever be granted", holds.value),
+        ),
+        _ => place.fault(holds, "it has no room for one call, which takes 1: state a cost_per_call below it"),
+    })
 }
 
 /// The limit of a vendor that refills continuously.
@@ -25,71 +57,64 @@ fn bucket(
     place: &Place<'_>,
     declared: &Declared,
     limit_type: LimitType,
-    cost: Cost,
+    cost: Result<Cost, Faulty>,
 ) -> Result<Limit, Faulty> {
-    let (written, rate) = match (&declared.capacity, &declared.limit) {
-        (capacity, Some(limit)) => {
-            (capacity.as_ref().unwrap_or(limit), rate_of_limit(place, declared, limit)?)
+    let (capacity, limit) = (declared.capacity.get(), declared.limit.get());
+    let rate = match limit {
+        Ok(None) => rate_of_capacity(place, declared, capacity),
+        limit => {
+            window(place, declared).and_then(|window| rate_in(place, window, limit?.ok_or(Faulty)?.value))
         }
-        (Some(capacity), None) => (capacity, rate_of_capacity(place, declared, capacity.value)?),
-        (None, None) => return Err(no_capacity(place, declared)),
     };
-    check_cost(place, declared, written, written.value, cost)?;
-    Limit::rate(limit_type, written.value, rate, cost).map_err(|error| place.fault(written, error))
+    let Some(written) = capacity?.or(limit?) else { return Err(no_capacity(place, declared)) };
+    let _: Option<&Field<Rate>> = declared.refill_rate.get()?;
+    Limit::rate(limit_type, written.value, rate?, cost?).map_err(|error| place.fault(written, error))
 }
 
-fn concurrent(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<Limit, Faulty> {
-    let by_time = "because slots come back by release";
-    let no_window = format!("leave it out: a concurrent limit has no window and no refill_rate, {by_time}");
-    // Each that does not belong here is noted.
-    let windows = [&declared.window, &declared.arrival_jitter].into_iter().flatten();
-    let faults: Vec<Faulty> = windows
-        .map(|written| place.fault(written, &no_window))
-        .chain(declared.counts.iter().map(|written| place.fault(written, &no_window)))
-        .chain(declared.refill_rate.iter().map(|written| {
-            place.fault(written, format_args!("leave it out: a concurrent limit has none, {by_time}"))
-        }))
-        .chain(declared.limit.iter().map(|written| {
-            place.fault(written, "write it as capacity: a concurrent limit is its number of slots")
-        }))
-        .collect();
-    if !faults.is_empty() {
-        return Err(Faulty);
-    }
-    let Some(written) = &declared.capacity else { return Err(no_capacity(place, declared)) };
+fn concurrent(place: &Place<'_>, declared: &Declared, cost: Result<Cost, Faulty>) -> Result<Limit, Faulty> {
+    let Some(written) = declared.capacity.get()? else {
+        // What stands in another field is noted there.
+        return Err(if declared.limit.get().is_ok() { no_capacity(place, declared) } else { Faulty });
+    };
     if !written.value.is_whole() {
         return Err(place.fault(written, "it must be a whole number of slots"));
     }
-    check_cost(place, declared, written, written.value, cost)?;
-    Limit::concurrent(written.value, cost).map_err(|error| place.fault(written, error))
+    Limit::concurrent(written.value, cost?).map_err(|error| place.fault(written, error))
 }
 
 fn no_capacity(place: &Place<'_>, declared: &Declared) -> Faulty {
     let reason = "it has no capacity: state capacity = the largest burst (for type = \"concurrent\": the number of slots), or \
                   limit = what the vendor allows in each window";
-    place.fault(&declared.dimension, reason)
+    declared.fault(place, reason)
 }
 
-/// What flows back if `limit` does in each window.
-fn rate_of_limit(place: &Place<'_>, declared: &Declared, limit: &Field<Amount>) -> Result<Rate, Faulty> {
-    if let Some(rate) = &declared.refill_rate {
-        return Err(place.fault(rate, "leave it out: limit and window say how much flows back"));
-    }
-    let Some(window) = &declared.window else {
-        return Err(place.fault(limit, "it needs window = \"1m\", the time in which the vendor allows it"));
-    };
-    rate_in(place, window, limit.value)
+/// The window in which the vendor allows the limit.
+pub(super) fn window<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<&'a Field<Duration>, Faulty> {
+    const NEEDED: &str = "needs window = \"1m\", the time in which the vendor allows it";
+    declared.window.get()?.ok_or_else(|| match &declared.limit {
+        Written::Sound(limit) => place.fault(limit, format_args!("it {NEEDED}")),
+        _ => declared.fault(place, &format!("its limit {NEEDED}")),
+    })
 }
 
-fn rate_of_capacity(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Faulty> {
-    match (&declared.window, &declared.refill_rate) {
-        (Some(window), None) => rate_in(place, window, capacity),
-        (None, Some(written)) => Ok(written.value),
-        (Some(window), Some(_)) => Err(place.fault(window, "give a window or a refill_rate, not both")),
-        (None, None) => Err(place.fault(
-            &declared.dimension,
-            "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
-        )),
+fn rate_of_capacity(
+    place: &Place<'_>,
+    declared: &Declared,
+    capacity: Result<Option<&Field<Amount>>, Faulty>,
+) -> Result<Rate, Faulty> {
+    const NOT_BOTH: &str = "give a window or a refill_rate, not both";
+    match (declared.window.get(), declared.refill_rate.get()) {
+        (Ok(Some(window)), Ok(None)) => rate_in(place, window, capacity?.ok_or(Faulty)?.value),
+        (Ok(None), rate) => match rate? {
+            Some(written) => Ok(written.value),
+            None => Err(declared.fault(
+                place,
+                "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
+            )),
+        },
+        (Ok(Some(window)), _) => Err(place.fault(window, NOT_BOTH)),
+        (Err(_), Ok(Some(written))) => Err(place.fault(written, NOT_BOTH)),
+        (Err(faulty), _) => Err(faulty),
     }
 }
 

@@ -23,8 +23,36 @@ struct Fault {
 }
 
 /// A fault was found, and is in the list of the place.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Faulty;
+
+/// A field that a bucket may have.
+#[derive(Debug)]
+pub(super) enum Written<T> {
+    Missing,
+    /// It cannot be used, which is noted.
+    Faulty,
+    Sound(Field<T>),
+}
+
+impl<T> Written<T> {
+    /// The field, or `None` if there is none.
+    pub(super) const fn get(&self) -> Result<Option<&Field<T>>, Faulty> {
+        match self {
+            Self::Missing => Ok(None),
+            Self::Faulty => Err(Faulty),
+            Self::Sound(field) => Ok(Some(field)),
+        }
+    }
+
+    /// The value of a field that makes sense.
+    pub(super) const fn value(&self) -> Option<&T> {
+        match self {
+            Self::Sound(field) => Some(&field.value),
+            _ => None,
+        }
+    }
+}
 
 /// A value of the file that makes sense by itself.
 #[derive(Debug)]
@@ -90,12 +118,12 @@ impl<'a> Place<'a> {
     pub(super) fn note_syntax(&self, error: &Error) {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
         let written = self.text.split('\n').nth(self.line(at) - 1).unwrap_or_default().trim();
-        match without_quotes(written) {
-            Some((name, value)) => {
-                self.add(at, format!("{name} = {value}: write it in quotes: {name} = \"{value}\""), true)
-            }
-            None => self.add(at, error.message(), true),
+        let text = match (without_quotes(written), head(written)) {
+            (Some((name, value)), _) => format!("{name} = {value}: write it in quotes: {name} = \"{value}\""),
+            (None, Some(head)) => format!("{written}: write {head}"),
+            (None, None) => error.message().to_owned(),
         };
+        self.add(at, text, true);
     }
 
     /// Whether the file is TOML so far. If it is not, what seems to be missing may be what could not be read.
@@ -115,6 +143,18 @@ impl<'a> Place<'a> {
         (!lines.is_empty()).then(|| Failure::new(lines.join("\n")))
     }
 }
+
+/// How the head of a table should be written, for a line like `[[bucket]`.
+fn head(line: &str) -> Option<&'static str> {
+    let line = line.split(" #").next().unwrap_or(line);
+    match line.strip_prefix('[')?.trim_matches(['[', ']', ' ']) {
+        "bucket" => Some(TWO_BRACKETS),
+        "bucket.shares" => Some("[bucket.shares], with one bracket on each side"),
+        _ => None,
+    }
+}
+
+pub(super) const TWO_BRACKETS: &str = "[[bucket]], with two brackets on each side";
 
 /// The field and the value of a line like `window = 60s`. `None` if quotes would not mend it.
 fn without_quotes(line: &str) -> Option<(&str, &str)> {

@@ -1,37 +1,43 @@
 //! The shares of a bucket: `[bucket.shares]`, with a part or a table for each name.
 
-use sluice_core::{DeclaredShare, Limit, ShareName, Split};
+use sluice_core::{DeclaredShare, Limit, LimitType, ShareName, Split};
 
 use super::declared::{Declared, WrittenShare};
 use super::place::{Faulty, Place};
 
 /// Splits the limit: `search = 0.5`, or `search = { part = 0.5, floor = 10, background = true }`.
-pub(super) fn split(place: &Place<'_>, declared: &Declared, limit: Limit) -> Result<Split, Faulty> {
+pub(super) fn split(
+    place: &Place<'_>,
+    declared: &Declared,
+    limit: Result<Limit, Faulty>,
+) -> Result<Split, Faulty> {
     let mut shares = Vec::with_capacity(declared.shares.len());
-    let mut is_faulty = false;
+    let mut faulty = Ok(());
     for (name, written) in &declared.shares {
+        let WrittenShare { part, floor, background } = written.value;
         match ShareName::new(&name.value) {
             Ok(name) => {
-                let WrittenShare { part, floor, background } = written.value;
-                shares.push(DeclaredShare { name, part, floor, background });
+                let share = DeclaredShare { name, part, floor, background };
+                // One share by itself, so that each is told what is wrong with it.
+                let alone = limit.map(|limit| Split::new(limit, std::slice::from_ref(&share)));
+                if let Ok(Err(error)) = alone {
+                    faulty = Err(place.fault(written, error));
+                }
+                shares.push(share);
             }
-            Err(error) => {
-                place.fault(name, error);
-                is_faulty = true;
-            }
+            Err(error) => faulty = Err(place.fault(name, error)),
         }
     }
-    if is_faulty {
-        return Err(Faulty);
-    }
-    if limit.is_concurrent() && !shares.is_empty() && declared.adopt_lower_limit {
-        return Err(place.fault(
-            &declared.dimension,
+    let is_concurrent = declared.limit_type.value() == Some(&LimitType::Concurrent);
+    if is_concurrent && !shares.is_empty() && declared.adopt_lower_limit.value() == Some(&true) {
+        faulty = Err(declared.fault(
+            place,
             "it has shares of slots and adopt_lower_limit, and only this file changes how many slots each share has: leave \
              adopt_lower_limit out (a lower limit that the vendor reports is shown all the same)",
         ));
     }
-    Split::new(limit, &shares).map_err(|error| place.fault(&declared.dimension, error))
+    faulty?;
+    Split::new(limit?, &shares).map_err(|error| declared.fault(place, &error.to_string()))
 }
 
 #[cfg(test)]
@@ -92,10 +98,15 @@ mod tests {
             ),
             (
                 "search = 0.001",
-                "limits.toml:2: dimension = \"a#b\"",
+                "limits.toml:7: search = 0.001",
                 "the share search holds 0.1, and a call takes 1",
             ),
-            ("search = 1", "limits.toml:2: dimension = \"a#b\"", "leave 0 for callers that name no share"),
+            ("search = 1", "limits.toml:7: search = 1", "leave 0 for callers that name no share"),
+            (
+                "search = 0.5\nchat = 0.5",
+                "limits.toml:2: dimension = \"a#b\"",
+                "leave 0 for callers that name no share",
+            ),
         ] {
             let error = parsed(shares).unwrap_err();
             assert!(error.contains(place) && error.contains(takes), "{shares}\n-> {error}");

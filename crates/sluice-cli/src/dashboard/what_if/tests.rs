@@ -42,11 +42,11 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
         caller: caller.map(str::to_owned),
         borrowed_by: None,
         cost: *cost,
-        since: None,
-        until: 0.0,
-        has_ended: false,
-        is_overdue: false,
-        is_inline: caller.is_none(),
+        created_at: None,
+        ends: 0.0,
+        ended: false,
+        overdue: false,
+        inline: caller.is_none(),
     };
     let held = holders.iter().map(|(_, cost)| cost).sum();
     BucketView {
@@ -78,10 +78,10 @@ fn twice_the_calls_are_twice_the_slots() {
 fn above_the_limit_the_line_grows_by_what_is_over() {
     let forecast = ask(&bucket("concurrent", 10.0), 6.0, "", 2.0);
     assert_eq!(forecast.outcome, Outcome::Over);
-    assert_eq!(forecast.verdict, "over by 2 slots: each minute of it adds about 12 s of waiting");
+    assert_eq!(forecast.verdict, "over by 2 slots: each minute of it adds about 12s of waiting");
     let rate = BucketView { level: 30.0, ..bucket("requests", 8.0) };
     let forecast = ask(&rate, 5.0, "", 2.0);
-    assert_eq!(forecast.verdict, "over by 2 a second: each minute of it adds about 15 s of waiting");
+    assert_eq!(forecast.verdict, "over by 2 a second: each minute of it adds about 15s of waiting");
     assert_eq!(forecast.formula, "used a second: 5 x 2 = 10, of 8 refilled");
     assert_eq!(forecast.notes, ["The 30 that are left are used up first."]);
 }
@@ -140,7 +140,7 @@ fn nothing_is_said_of_what_was_not_seen() {
     assert_eq!((forecast.outcome, forecast.now, forecast.most), (Outcome::Unknown, None, None));
     let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0 };
     let forecast = super::forecast(&bucket("requests", 8.0), &short, &Question::default());
-    assert_eq!(forecast.notes, ["Measured over 12 s only."]);
+    assert_eq!(forecast.notes, ["Measured over 12s only."]);
 }
 
 const RPM: &str = "openai#rpm";
@@ -205,13 +205,13 @@ fn nothing_fits_without_a_free_slot() {
     assert_eq!(ask(1_000, 5).verdict, "not known yet", "nobody knows the level before the first reading");
     let free = ask(1_001, 5);
     assert_eq!((free.outcome, free.verdict.as_str()), (Outcome::Fits, "fits, 0 % used"));
-    assert_eq!(free.notes, ["Measured over 1 s only."]);
+    assert_eq!(free.notes, ["Measured over 1s only."]);
     let held = ask(1_002, 0);
     assert_eq!(
         (held.outcome, held.verdict.as_str()),
         (Outcome::Tight, "fits on average, 50 % used: no slot is free now")
     );
-    assert_eq!(held.notes, ["Measured over 2 s only."]);
+    assert_eq!(held.notes, ["Measured over 2s only."]);
 }
 
 #[test]

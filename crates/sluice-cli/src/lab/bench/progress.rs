@@ -42,11 +42,7 @@ impl Progress {
 fn left(elapsed: Duration, done: u64, all: u64) -> Option<String> {
     let each = elapsed.checked_div(u32::try_from(done).ok().filter(|done| *done > 0)?)?;
     let secs = each.saturating_mul(u32::try_from(all.saturating_sub(done)).ok()?).as_secs();
-    Some(if secs > 90 {
-        format!("{} min", secs.div_ceil(60))
-    } else {
-        format!("{} s", secs.div_ceil(10) * 10)
-    })
+    Some(if secs > 90 { format!("{}m", secs.div_ceil(60)) } else { format!("{}s", secs.div_ceil(10) * 10) })
 }
 
 #[cfg(test)]
@@ -57,7 +53,7 @@ mod tests {
     fn what_is_left_is_estimated_from_what_was_done() {
         let of = |secs, done| left(Duration::from_secs(secs), done, 29);
         assert_eq!(of(1, 0), None);
-        assert_eq!(of(20, 4), Some("3 min".into()));
-        assert_eq!(of(120, 27), Some("10 s".into()));
+        assert_eq!(of(20, 4), Some("3m".into()));
+        assert_eq!(of(120, 27), Some("10s".into()));
     }
 }

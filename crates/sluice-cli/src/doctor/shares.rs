@@ -1,0 +1,111 @@
+//! Findings about the shares of a bucket: which it has, and what keeps their callers from their parts.
+
+use std::time::Duration;
+
+use sluice_ops::Survey;
+use sluice_sdk::core::{Amount, Bucket, SlotLine};
+
+use super::finding::{Check, Finding};
+use crate::output::short;
+
+/// A burst of less than this much of the rate, split into shares, leaves a few per cent of the limit unused.
+const LEAST_BURST: Duration = Duration::from_millis(500);
+
+/// A bucket without shares has none.
+pub(super) fn examine(bucket: &Bucket, survey: &Survey) -> Vec<Finding> {
+    let slot_lines = survey.slot_lines(bucket);
+    let whole = bucket.limit_at_vendor().capacity();
+    let (parts, findings) = match slot_lines.is_empty() {
+        false => (
+            slot_lines.iter().map(|line| Part::of_slots(line, whole)).collect(),
+            of_slots(bucket, &slot_lines, survey),
+        ),
+        true if bucket.has_shares() => {
+            let mut lines = bucket.every_line();
+            // The shares first.
+            lines.rotate_left(1);
+            (lines.iter().map(|line| Part::of(line, whole)).collect(), of_burst(bucket).into_iter().collect())
+        }
+        true => return Vec::new(),
+    };
+    [told(bucket, parts)].into_iter().chain(findings).collect()
+}
+
+/// What a line has of the bucket.
+struct Part {
+    /// `None` is the common line.
+    share: Option<String>,
+    percent: String,
+    is_background: bool,
+}
+
+impl Part {
+    fn of(line: &Bucket, whole: Amount) -> Self {
+        let share = line.share().map(ToString::to_string);
+        Self { share, percent: percent(line.limit().capacity(), whole), is_background: line.is_background() }
+    }
+
+    fn of_slots(line: &SlotLine, whole: Amount) -> Self {
+        let share = line.share.as_ref().map(ToString::to_string);
+        Self { share, percent: percent(line.guaranteed, whole), is_background: line.is_background }
+    }
+}
+
+/// With a decimal if it has one.
+fn percent(part: Amount, whole: Amount) -> String {
+    let tenths = i128::from(part.micros()) * 1_000 / i128::from(whole.micros().max(1));
+    short(&format!("{}.{}", tenths / 10, tenths % 10))
+}
+
+fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
+    let (shares, common): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.share.is_some());
+    let count = if shares.len() == 1 { "1 share".to_owned() } else { format!("{} shares", shares.len()) };
+    let each = shares.iter().map(|Part { share, percent, is_background }| {
+        let background = if *is_background { " (background)" } else { "" };
+        format!("{} {percent} %{background}", share.as_deref().unwrap_or_default())
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    let rest = common.first().map(|common| format!("; common line {} %", common.percent)).unwrap_or_default();
+    Finding::fine(Check::Shares, bucket.dimension(), format!("{count}: {each}{rest}"))
+}
+
+fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
+    let problem = |line: &SlotLine, what: &str, todo: &str| {
+        let what = format!("nobody takes slots of the share {}: {what}", line.name());
+        Finding::problem(Check::Shares, bucket.dimension(), what, todo)
+    };
+    let finding = |line: &SlotLine| match line {
+        SlotLine { is_closed: true, .. } => Some(problem(
+            line,
+            "it is closed, because a change of shares has not come to its end",
+            "run `sluice buckets apply FILE` again: it goes on with the change; if slots of the share are held, once their calls \
+             have ended",
+        )),
+        // The row may be in the part that was not read.
+        SlotLine { free: None, .. } if survey.is_whole => Some(problem(
+            line,
+            "its row is missing or cannot be read",
+            "if another finding says why its row cannot be read, do what that says; then run `sluice buckets apply FILE` again",
+        )),
+        _ => None,
+    };
+    lines.iter().filter_map(finding).collect()
+}
+
+fn of_burst(bucket: &Bucket) -> Option<Finding> {
+    let limit = bucket.whole_limit();
+    let (burst, rate) = (limit.capacity(), limit.refill_rate());
+    rate.time_for(burst).filter(|fills_in| *fills_in < LEAST_BURST)?;
+    // Half a second's part of a minute, rounded up.
+    let least = Amount::from_micros(rate.per_minute().micros().saturating_add(119) / 120);
+    let what = format!(
+        "the burst of {burst} is less than half a second of the rate, {} a second, and each share has only its part of \
+         it: a few per cent of the limit can stay unused",
+        short(&rate.to_string())
+    );
+    let todo = format!(
+        "if the vendor takes such a burst, state capacity = {} or more in the file of buckets, and apply it",
+        short(&least.to_string())
+    );
+    Some(Finding::note(Check::Shares, bucket.dimension(), what, todo))
+}

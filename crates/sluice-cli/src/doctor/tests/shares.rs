@@ -1,0 +1,96 @@
+//! Shares of buckets, and what keeps their callers from their parts.
+
+use sluice_sdk::core::{DeclaredShare, ShareName, Split};
+
+use super::*;
+
+fn share(name: &str, part: &str, background: bool) -> DeclaredShare {
+    DeclaredShare {
+        name: ShareName::new(name).unwrap(),
+        part: part.parse().unwrap(),
+        floor: None,
+        background,
+    }
+}
+
+async fn split(dynamo: &EmbeddedDynamo, name: &str, shares: &[DeclaredShare]) {
+    let (name, client) = (Dimension::new(name).unwrap(), dynamo.client(TABLE));
+    let limit = client.ops().bucket(&name).await.unwrap().unwrap().whole_limit();
+    client.ops().apply_split(&name, &Split::new(limit, shares).unwrap()).await.unwrap();
+}
+
+/// What the doctor says of a bucket's shares if nothing is wrong with them.
+fn told(findings: &[Finding], name: &str) -> Vec<String> {
+    let of_shares = findings.iter().filter(|one| one.check == Check::Shares && one.weight == Weight::Fine);
+    of_shares.filter(|one| one.of == name).map(|one| one.what.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_bucket_with_shares_is_told_with_their_parts() {
+    let dynamo = healthy().await;
+    assert!(!findings(&dynamo).await.iter().any(|one| one.check == Check::Shares));
+    split(&dynamo, RATE, &[share("search", "0.5", false), share("checkout/batch", "0.055", true)]).await;
+    split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;
+    let findings = findings(&dynamo).await;
+    assert_eq!(
+        told(&findings, RATE),
+        ["2 shares: checkout/batch 5.5 % (background), search 50 %; common line 44.5 %"]
+    );
+    assert_eq!(told(&findings, SLOTS), ["1 share: search 50 %; common line 50 %"]);
+    assert_eq!(finding_of(&findings, Check::Shares), None, "nothing is wrong");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_of_slots_whose_row_is_missing_is_told() {
+    let dynamo = healthy().await;
+    split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;
+    let key = AttributeValue::S(format!("{SLOTS}@search"));
+    dynamo.dynamodb().delete_item().table_name(TABLE).key(KEY, key).send().await.unwrap();
+    let findings = findings(&dynamo).await;
+    assert_finding(
+        &findings,
+        Check::Shares,
+        Weight::Problem,
+        &[SLOTS, "the share search", "its row is missing"],
+    );
+}
+
+/// As `buckets apply` leaves it if a holder keeps a slot of a share that is removed.
+#[tokio::test(start_paused = true)]
+async fn a_closed_share_is_told() {
+    let dynamo = healthy().await;
+    split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;
+    let client = dynamo.client(TABLE);
+    let grant =
+        client.acquire(sluice_sdk::Request::from(SLOTS).share("search")).await.unwrap().granted().unwrap();
+    let (name, limit) =
+        (Dimension::new(SLOTS).unwrap(), Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap());
+    client.ops().apply_split(&name, &Split::from(limit)).await.unwrap_err();
+    let found = findings(&dynamo).await;
+    assert_finding(&found, Check::Shares, Weight::Problem, &[SLOTS, "the share search", "it is closed"]);
+    grant.release().await.unwrap();
+    client.ops().apply_split(&name, &Split::from(limit)).await.unwrap();
+    assert_eq!(finding_of(&findings(&dynamo).await, Check::Shares), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_that_is_too_small_to_split_is_told() {
+    let dynamo = healthy().await;
+    let with_burst = async |burst| {
+        let (capacity, rate) =
+            (Amount::from_tokens(burst), Rate::per(Amount::from_tokens(100), WATCHED / 2).unwrap());
+        let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+        dynamo.client(TABLE).ops().apply_limit(&Dimension::new(RATE).unwrap(), &limit).await.unwrap();
+        let whole = findings(&dynamo).await;
+        assert_eq!(finding_of(&whole, Check::Shares), None, "without shares, {burst}");
+        split(&dynamo, RATE, &[share("search", "0.5", false)]).await;
+        findings(&dynamo).await
+    };
+    let small = with_burst(49).await;
+    assert_finding(&small, Check::Shares, Weight::Note, &[RATE, "the burst of 49", "100 a second"]);
+    let todo = small.iter().find(|one| one.check == Check::Shares && one.weight == Weight::Note);
+    assert!(
+        todo.and_then(|one| one.todo.as_ref()).is_some_and(|todo| todo.contains("capacity = 50 or more"))
+    );
+    assert_eq!(finding_of(&with_burst(50).await, Check::Shares), None);
+}
