@@ -194,22 +194,12 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RateExceeded { dimension, window } => {
-                let Window { granted, allowed, .. } = window;
-                write!(
-                    f,
-                    "{dimension}: {} granted in {window}; at most {} are allowed",
-                    tokens(*granted),
-                    tokens(*allowed)
-                )
+                let (granted, allowed) = (tokens(window.granted), tokens(window.allowed));
+                write!(f, "{dimension}: {granted} granted in {window}; at most {allowed} are allowed")
             }
             Self::ConcurrencyExceeded { dimension, window } => {
-                let Window { granted, allowed, .. } = window;
-                write!(
-                    f,
-                    "{dimension}: {} held at once in {window}; at most {} are allowed",
-                    tokens(*granted),
-                    tokens(*allowed)
-                )
+                let (held, allowed) = (tokens(window.granted), tokens(window.allowed));
+                write!(f, "{dimension}: {held} held at once in {window}; at most {allowed} are allowed")
             }
             Self::LineExceeded { dimension, share, window } => {
                 let (granted, allowed) = (tokens(window.granted), tokens(window.allowed));

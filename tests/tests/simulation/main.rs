@@ -143,6 +143,11 @@ fn simulation_keeps_every_promise() {
     if let Some((seed, violation)) = failures.into_iter().next() {
         report(seed, steps, Err(violation));
     }
+    all_happened(&counts, seeds);
+}
+
+/// Checks that each kind of fault, event and judgement happened in so many seeds.
+fn all_happened(counts: &BTreeMap<&'static str, u64>, seeds: u64) {
     let silent: Vec<&str> = faults::KINDS
         .into_iter()
         .chain(ACTS.iter().copied())
