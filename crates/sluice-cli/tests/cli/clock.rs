@@ -69,7 +69,7 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
         assert!(shown.contains("next      in 29m ") || shown.contains("next      in 30m"), "{secs}: {shown}");
 
         let refused = text(&sandbox.run(&["acquire", "openai#rpm"]).stdout);
-        let is_half_an_hour = refused.contains("try again in 29m ") || refused.contains("try again in 30m\n");
+        let is_half_an_hour = refused.contains("try again in 29m ") || refused.contains("try again in 30m");
         assert!(is_half_an_hour, "{secs}: {refused}");
 
         let cooled = sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
