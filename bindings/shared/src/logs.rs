@@ -51,7 +51,9 @@ pub fn level(name: &str) -> Result<Level, Failure> {
         "info" => Level::INFO,
         "debug" => Level::DEBUG,
         _ => {
-            return Err(Failure::argument(format!("level = {name:?}: it must be error, warn, info or debug")));
+            return Err(Failure::argument(format!(
+                "level = {name:?}: it must be error, warn, info or debug"
+            )));
         }
     })
 }
