@@ -116,10 +116,12 @@ func granted(came *answer, err error) (*Grant, *Retry, error) {
 	return nil, told.retry(), nil
 }
 
-// Admit asks whether a request is worth beginning: whether it will be done within slo (zero for no such time). It takes
-// nothing.
-func (c *Client) Admit(ctx context.Context, dimension string, cost float64, slo time.Duration) (Admission, error) {
-	args := map[string]any{"dimension": dimension, "cost": cost}
+// Admit asks whether a request is worth beginning: whether it will be done within slo (zero for no such time). backlog is
+// what waits in a queue of the program's own, in tokens or slots. It takes nothing.
+func (c *Client) Admit(
+	ctx context.Context, dimension string, cost float64, slo time.Duration, backlog float64,
+) (Admission, error) {
+	args := map[string]any{"dimension": dimension, "cost": cost, "backlog": backlog}
 	set(args, "sloMs", optional(slo))
 	came, err := c.target.call(ctx, "admit", args, nil)
 	if err != nil {
@@ -230,13 +232,30 @@ func (c *Client) Now() time.Time {
 
 // Table is the name of the table.
 func (c *Client) Table() string {
-	var told struct {
-		Table string `json:"table"`
-	}
+	return c.told().Table
+}
+
+// InlineRetryThreshold is the longest wait that is worth sleeping through (SLUICE_INLINE_RETRY_THRESHOLD).
+func (c *Client) InlineRetryThreshold() time.Duration {
+	return duration(c.told().InlineRetryThresholdMs)
+}
+
+// LongestAcquire is the longest time until Acquire has its answer, whatever hangs.
+func (c *Client) LongestAcquire() time.Duration {
+	return duration(c.told().LongestAcquireMs)
+}
+
+type toldClient struct {
+	Table                  string  `json:"table"`
+	InlineRetryThresholdMs float64 `json:"inlineRetryThresholdMs"`
+	LongestAcquireMs       float64 `json:"longestAcquireMs"`
+}
+
+func (c *Client) told() (told toldClient) {
 	if came, err := c.target.look("told", struct{}{}); err == nil {
 		_ = came.into(&told)
 	}
-	return told.Table
+	return told
 }
 
 // FinishHealing waits for the search for slots of crashed holders that a refusal began.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -101,9 +105,41 @@ func newClient(of Config) (*Client, error) {
 	}
 	made, err := connect(settings, of.Credentials)
 	if err != nil {
-		return nil, err
+		return nil, inConfig(err)
 	}
 	return &Client{made}, nil
+}
+
+var (
+	ofSetting  = regexp.MustCompile(`^(\w+?)(Ms)?( = |: )`)
+	inMillis   = regexp.MustCompile(`( = | at least )([\d.]+)`)
+	typeConfig = reflect.TypeFor[Config]()
+)
+
+// inConfig names the setting of an error as Config does: LeaseTTL = 1ms, where the library has leaseTtlMs = 1.
+func inConfig(err error) error {
+	told, is := err.(*Error)
+	if !is {
+		return err
+	}
+	found := ofSetting.FindStringSubmatch(told.Message)
+	if found == nil {
+		return err
+	}
+	field, is := typeConfig.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, found[1]) })
+	if !is {
+		return err
+	}
+	rest := told.Message[len(found[1])+len(found[2]):]
+	if found[2] != "" {
+		rest = inMillis.ReplaceAllStringFunc(rest, func(text string) string {
+			of := inMillis.FindStringSubmatch(text)
+			ms, _ := strconv.ParseFloat(of[2], 64)
+			return of[1] + duration(ms).String()
+		})
+	}
+	told.Message = "Config." + field.Name + rest
+	return told
 }
 
 func set[T any](settings map[string]any, name string, value *T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,24 @@ func level(t testing.TB, dimension string) float64 {
 		t.Fatal(bucket, err)
 	}
 	return bucket.Level
+}
+
+// allFree waits until all slots of a bucket are free, and no lease is left; with sweeps, if it is swept.
+func allFree(t testing.TB, dimension string, slots float64, isSwept bool) {
+	t.Helper()
+	eventually(t, dimension+" is free", 20*time.Second, func() bool {
+		if isSwept {
+			if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leases, err := client.Ops().Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		isOf := func(lease sluice.Lease) bool { return lease.Dimension == dimension }
+		return level(t, dimension) == slots && !slices.ContainsFunc(leases, isOf)
+	})
 }
 
 // eventually waits until something comes true. What is given back in the background is waited for.

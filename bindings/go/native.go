@@ -1,7 +1,9 @@
 package sluice
 
 // #cgo CFLAGS: -I${SRCDIR}/include
-// #cgo LDFLAGS: -L${SRCDIR}/lib -lsluice_c -lm -ldl -lpthread
+// #cgo LDFLAGS: -L${SRCDIR}/lib -lsluice_c
+// #cgo linux LDFLAGS: -lm -ldl -lpthread
+// #cgo darwin LDFLAGS: -framework Security -framework CoreFoundation
 // #include "sluice.h"
 // extern void sluiceGoDone(uintptr_t context, SluiceAnswer *answer);
 // extern void sluiceGoAsk(uintptr_t context, SluiceCredentialsQuestion *question);

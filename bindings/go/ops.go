@@ -111,8 +111,13 @@ func (o Ops) Leases(ctx context.Context) ([]Lease, error) {
 func (o Ops) Sweep(ctx context.Context, budget time.Duration) (SweepReport, error) {
 	args := map[string]any{}
 	set(args, "budgetMs", optional(budget))
-	var report SweepReport
-	return report, o.ask(ctx, "ops.sweep", args, &report)
+	var told struct {
+		SweepReport
+		DurationMs float64 `json:"durationMs"`
+	}
+	err := o.ask(ctx, "ops.sweep", args, &told)
+	told.Duration = duration(told.DurationMs)
+	return told.SweepReport, err
 }
 
 func (o Ops) ask(ctx context.Context, name string, args any, told any) error {

@@ -19,8 +19,10 @@ type Slot struct {
 // WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success,
 // an error, a panic. The context bounds the wait, and that of the call is made of it: inside of call, use the
 // one that it is given. The tokens of a call that returns an error go back, unless a successful reply was
-// reported.
-func (c *Client) WithSlot(ctx context.Context, request Request, call func(context.Context, *Slot) error) error {
+// reported. If the client was closed while the call ran, a call without an error is ErrClosed.
+func (c *Client) WithSlot(
+	ctx context.Context, request Request, call func(context.Context, *Slot) error,
+) (err error) {
 	came, err := c.target.call(ctx, "slot", request.inside(ctx, c), nil)
 	if err != nil {
 		return err
@@ -40,7 +42,10 @@ func (c *Client) WithSlot(ctx context.Context, request Request, call func(contex
 	defer func() {
 		around.hasEnded.Store(true)
 		// Not cut short. A failed release is logged by the SDK, and the sweep gives the slot back.
-		_, _ = slot.target.call(context.WithoutCancel(ctx), "end", map[string]any{"hasFailed": hasFailed}, nil)
+		_, ended := slot.target.call(context.WithoutCancel(ctx), "end", map[string]any{"hasFailed": hasFailed}, nil)
+		if err == nil {
+			err = ended
+		}
 	}()
 	err = call(context.WithValue(ctx, blockKey{}, around), slot)
 	hasFailed = err != nil
@@ -62,6 +67,16 @@ func (s *Slot) Observe(ctx context.Context, dimension string, reply Reply) (Obse
 // and records what was used (nil if that is not known).
 func (s *Slot) Reply(ctx context.Context, reply Reply, used map[string]float64) (Replied, error) {
 	return replied(s.target.call(ctx, "reply", reply.args(used), reply.Body))
+}
+
+// StartIn is when one rate limit alone allowed the start; zero for a limit that the slot was not asked for, and for a
+// concurrency limit.
+func (s *Slot) StartIn(dimension string) time.Time {
+	var at instant
+	if came, err := s.target.look("startIn", dimension); err == nil {
+		_ = came.into(&at)
+	}
+	return at.Time
 }
 
 // IsLeaseLost tells whether the lease ended while the call ran, so that the slot may be in use twice.

@@ -68,6 +68,23 @@ func TestAShareOfABucketIsKeptForItsProduct(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentNamesTheShareThatPays(t *testing.T) {
+	limit, floor := sluice.Requests(10, days), 5.0
+	rpm := declare(t, limit, "rpm")
+	shares := map[string]sluice.Share{"search": {Part: 0.5, Floor: &floor}}
+	if _, err := client.Ops().ApplyShares(t.Context(), rpm, limit, shares); err != nil {
+		t.Fatal(err)
+	}
+	for isGranted(t, client, rpm) {
+	}
+	t.Setenv("SLUICE_SHARE", "search")
+	for share, want := range map[string]bool{"": true, "common": false} {
+		if isGranted(t, clientOf(t, sluice.Config{Share: share}), rpm) != want {
+			t.Error(share, "is granted:", !want)
+		}
+	}
+}
+
 func TestACallNamesTheShareThatPays(t *testing.T) {
 	rpm := declare(t, sluice.Requests(5, 24*time.Hour), "rpm")
 	// A bucket that does not have the share is asked as if none was named.
@@ -108,6 +125,18 @@ func TestErrorsHaveTheirClassAndTheTextOfTheSDK(t *testing.T) {
 	}
 	if _, err = sluice.FromEnv(t.Context(), sluice.Config{LeaseTTL: time.Millisecond}); !errors.Is(err, sluice.ErrArgument) {
 		t.Fatal(err)
+	}
+	part := 3.0
+	for text, config := range map[string]sluice.Config{
+		"Config.LeaseTTL = 1ms: it must be at least 1s":                {LeaseTTL: time.Millisecond},
+		"Config.AttemptTimeout = 20µs: it must be at least 50ms":       {AttemptTimeout: 20 * time.Microsecond},
+		`Config.Mode = "off": it must be enforce or shadow`:            {Mode: "off"},
+		"Config.WarnAt = 3: it must be between 0 and 1, as in 0.8":     {WarnAt: &part},
+		`Config.Leases = "none": it must be concurrent, all or inline`: {Leases: "none"},
+	} {
+		if _, err := sluice.FromEnv(t.Context(), config); err == nil || err.Error() != text {
+			t.Error(err)
+		}
 	}
 	config := sluice.Config{Table: "no-such-table", Region: "local", Endpoint: os.Getenv("SLUICE_ENDPOINT_URL")}
 	elsewhere, err := sluice.New(t.Context(), config)
@@ -178,15 +207,32 @@ func TestLevelsAreLoweredSetAndRead(t *testing.T) {
 	if limit, err := client.Limit(t.Context(), "never#declared"); err != nil || limit != nil {
 		t.Fatal(limit, err)
 	}
-	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second); err != nil || !admission.Admitted {
+	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 0); err != nil || !admission.Admitted {
+		t.Fatal(admission, err)
+	}
+	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 100); err != nil || admission.Reason != "over_slo" {
 		t.Fatal(admission, err)
 	}
 	until, err := client.CoolDown(t.Context(), rpm, time.Minute)
 	if err != nil || time.Until(until) < 50*time.Second {
 		t.Fatal(until, err)
 	}
-	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second); err != nil || admission.Admitted {
+	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 0); err != nil || admission.Admitted {
 		t.Fatal(admission, err)
+	}
+}
+
+func TestAClientTellsItsTimesAndASweepItsOwn(t *testing.T) {
+	t.Setenv("SLUICE_INLINE_RETRY_THRESHOLD", "7")
+	of, err := sluice.FromEnv(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of.InlineRetryThreshold() != 7*time.Second || of.LongestAcquire() < time.Second || of.Table() != client.Table() {
+		t.Fatal(of.InlineRetryThreshold(), of.LongestAcquire(), of.Table())
+	}
+	if report, err := client.Ops().Sweep(t.Context(), 0); err != nil || report.Duration <= 0 || report.RowsScanned == 0 {
+		t.Fatal(report, err)
 	}
 }
 
@@ -274,6 +320,9 @@ func TestACallRunsInItsSlotAndEveryWayOutGivesBack(t *testing.T) {
 		if level(t, slots) != 0 || slot.Basis != "table" || slot.IsLeaseLost() {
 			t.Error(slot)
 		}
+		if at := slot.StartIn(tpm); at.IsZero() || at.After(slot.StartAt) || !slot.StartIn(slots).IsZero() {
+			t.Error(at, slot.StartIn(slots))
+		}
 		return slot.Used(tpm, 100)
 	})
 	if err != nil || level(t, slots) != 1 || math.Round(level(t, tpm)) != 400 {
@@ -295,6 +344,28 @@ func TestACallRunsInItsSlotAndEveryWayOutGivesBack(t *testing.T) {
 	if level(t, slots) != 1 {
 		t.Fatal(level(t, slots))
 	}
+}
+
+func TestAClientThatIsClosedWhileACallRunsIsAnErrorUnlessTheCallHasItsOwn(t *testing.T) {
+	slots, broken := declare(t, sluice.Concurrent(1), "concurrent"), errors.New("broken")
+	for _, of := range []struct{ call, want error }{{nil, sluice.ErrClosed}, {broken, broken}} {
+		ending, err := sluice.FromEnv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = ending.WithSlot(t.Context(), sluice.On(slots), func(ctx context.Context, _ *sluice.Slot) error {
+			soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			if closed, err := ending.Close(soon); err != nil || !closed.CutOff {
+				t.Error(closed, err)
+			}
+			return of.call
+		})
+		if !errors.Is(err, of.want) {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the slot is back", 5*time.Second, func() bool { return level(t, slots) == 1 })
 }
 
 func TestBeyondItsWaitASlotIsRefused(t *testing.T) {
@@ -332,9 +403,52 @@ func TestAContextEndsAWaitAtOnceAndGivesBackWhatItHad(t *testing.T) {
 	}
 }
 
+func TestAWaitThatIsOverLeavesNothingOnAConcurrencyBucket(t *testing.T) {
+	slots, rpm := declare(t, sluice.Concurrent(1), "concurrent"), declare(t, sluice.Requests(1, 20*time.Second), "rpm")
+	acquire(t, sluice.On(rpm))
+	held := acquire(t, sluice.On(slots))
+	never := func(context.Context, *sluice.Slot) error { panic("it is not called") }
+	waits := func(request sluice.Request) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := client.WithSlot(ctx, request.MaxWait(time.Minute), never); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		err := client.WithSlot(t.Context(), request.MaxWait(300*time.Millisecond), never)
+		if !errors.Is(err, sluice.ErrRefused) {
+			t.Fatal(err)
+		}
+	}
+	// For the slot.
+	waits(sluice.On(slots))
+	if _, err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// With the slot, for the request.
+	waits(sluice.On(slots, rpm))
+	allFree(t, slots, 1, false)
+}
+
+func TestAGoroutineThatEndsInItsCallGivesBack(t *testing.T) {
+	slots, ended := declare(t, sluice.Concurrent(1), "concurrent"), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = client.WithSlot(t.Context(), sluice.On(slots), func(context.Context, *sluice.Slot) error {
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	<-ended
+	if left := level(t, slots); left != 1 {
+		t.Fatal(left)
+	}
+	allFree(t, slots, 1, false)
+}
+
 func TestWhatNobodyTakesOutOfATrackerIsReleased(t *testing.T) {
 	slots := declare(t, sluice.Concurrent(2), "concurrent")
-	tracker, err := client.Reservations(sluice.TrackerConfig{MaxReservationAge: 200 * time.Millisecond, CleanupInterval: 50 * time.Millisecond})
+	tracker, err := client.Reservations(sluice.TrackerConfig{MaxReservationAge: 200 * time.Millisecond, StaleCleanupInterval: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +470,6 @@ func TestWhatNobodyTakesOutOfATrackerIsReleased(t *testing.T) {
 		report, err := tracker.ReleaseStale(t.Context())
 		return err == nil && report.GivenBack == 1
 	})
-	tracker.CompactHeap()
 	if ratio, left := tracker.StaleEntryRatio(), level(t, slots); ratio != 0 || left != 2 {
 		t.Fatal(ratio, left)
 	}
@@ -423,10 +536,43 @@ func TestATrackerHoldsGrants(t *testing.T) {
 	if taken, err := tracker.GetAndClear("r1", slots); taken != nil || err != nil {
 		t.Fatal(taken, err)
 	}
-	if all, err := tracker.ClearAll("r2"); len(all) != 1 || err != nil {
+	if all, err := tracker.ClearAllForRequest("r2"); len(all) != 1 || err != nil {
 		t.Fatal(all, err)
 	}
-	if stale, err := tracker.GetAndClearStale(); len(stale) != 0 || err != nil {
+	if removed := tracker.CompactHeap(); removed != 2 {
+		t.Fatal(removed)
+	}
+	if stale, err := tracker.GetAndClearStale(time.Time{}); len(stale) != 0 || err != nil {
+		t.Fatal(stale, err)
+	}
+}
+
+func TestATrackerTakesOutTheOldestOfARequestAndWhatWasStoredBeforeAMoment(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(2), "concurrent")
+	tracker, err := client.Reservations(sluice.TrackerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range []string{"b", "a"} {
+		if _, err := tracker.Store("r", bucket, acquire(t, sluice.On(slots))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if none, err := tracker.GetAndClear("other", ""); none != nil || err != nil {
+		t.Fatal(none, err)
+	}
+	oldest, err := tracker.GetAndClear("r", "")
+	if err != nil || oldest.Reservation.BucketID != "b" {
+		t.Fatal(oldest, err)
+	}
+	left, err := tracker.Get("r", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stale, err := tracker.GetAndClearStale(left.CreatedAt); len(stale) != 0 || err != nil {
+		t.Fatal(stale, err)
+	}
+	if stale, err := tracker.GetAndClearStale(time.Now().Add(time.Minute)); len(stale) != 1 || err != nil {
 		t.Fatal(stale, err)
 	}
 }
@@ -444,6 +590,10 @@ func TestAnEstimatorLearnsWhatCallsUse(t *testing.T) {
 	}
 	if likely, known := estimator.Estimate("chat"); !known || estimator.EstimateOr("chat", 500) != likely {
 		t.Fatal(likely, known)
+	}
+	estimator.Observe("summary", 100)
+	if keys := estimator.KeyCount(); keys != 2 {
+		t.Fatal(keys)
 	}
 }
 
@@ -495,7 +645,7 @@ func TestAGrantThatIsForgottenGivesItsSlotBackWhenItIsCollected(t *testing.T) {
 	})
 }
 
-// TestHolder is no test of its own: it is what a process does that is killed.
+// TestHolder is no test of its own: it is what a process does that is killed, or ends without Close.
 func TestHolder(t *testing.T) {
 	slots := os.Getenv("HOLDS")
 	if slots == "" {
@@ -507,6 +657,9 @@ func TestHolder(t *testing.T) {
 	}
 	if grant, _, err := holder.Acquire(t.Context(), sluice.On(slots)); grant == nil {
 		t.Fatal(err)
+	}
+	if os.Getenv("LEAVES") != "" {
+		os.Exit(0)
 	}
 	process, _ := os.FindProcess(os.Getpid())
 	_ = process.Kill()
@@ -539,6 +692,19 @@ func TestWhatAProcessHeldThatWasKilledIsSwept(t *testing.T) {
 	if bucket, err := client.Ops().Bucket(t.Context(), slots); bucket != nil || err != nil {
 		t.Fatal(bucket, err)
 	}
+}
+
+func TestWhatAProgramHeldThatEndsWithoutCloseIsSwept(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	leaver := exec.Command(os.Args[0], "-test.run=^TestHolder$")
+	leaver.Env = append(os.Environ(), "HOLDS="+slots, "LEAVES=1")
+	if output, err := leaver.CombinedOutput(); err != nil {
+		t.Fatal(err, string(output))
+	}
+	if level(t, slots) != 0 {
+		t.Fatal("it held nothing")
+	}
+	allFree(t, slots, 1, true)
 }
 
 func TestAClientThatIsClosedGrantsNothing(t *testing.T) {

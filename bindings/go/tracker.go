@@ -8,9 +8,9 @@ import (
 
 // TrackerConfig has the settings of a tracker. A zero value stands for the default.
 type TrackerConfig struct {
-	MaxReservations   int           // 10,000
-	MaxReservationAge time.Duration // 5 minutes
-	CleanupInterval   time.Duration // 30 s
+	MaxReservations      int           // 10,000
+	MaxReservationAge    time.Duration // 5 minutes
+	StaleCleanupInterval time.Duration // 30 s
 }
 
 // ReservationTracker holds grants from the start of a call to its end, by request and bucket, in this process alone. A
@@ -33,7 +33,7 @@ func (c *Client) Reservations(config TrackerConfig) (*ReservationTracker, error)
 		args["maxReservations"] = config.MaxReservations
 	}
 	set(args, "maxReservationAgeMs", optional(config.MaxReservationAge))
-	set(args, "cleanupIntervalMs", optional(config.CleanupInterval))
+	set(args, "staleCleanupIntervalMs", optional(config.StaleCleanupInterval))
 	came, err := c.target.look("reservations", args)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,9 @@ func (t *ReservationTracker) Stop(ctx context.Context) error {
 }
 
 func ids(requestID, bucketID string) map[string]any {
-	return map[string]any{"requestId": requestID, "bucketId": bucketID}
+	ids := map[string]any{"requestId": requestID}
+	set(ids, "bucketId", text(bucketID))
+	return ids
 }
 
 // Store stores a grant, and returns the id of its reservation. After an error, the caller still holds the grant.
@@ -96,8 +98,8 @@ func (t *ReservationTracker) Get(requestID, bucketID string) (*Reservation, erro
 	return &reservation, nil
 }
 
-// GetAndClear takes a grant out, for the end of its call; nil if there is none. If several callers take it at once, one
-// gets it.
+// GetAndClear takes a grant out, for the end of its call; nil if there is none. Without a bucketID, it is the oldest of the
+// request. If several callers take it at once, one gets it.
 func (t *ReservationTracker) GetAndClear(requestID, bucketID string) (*Tracked, error) {
 	taken, err := tracked(t.target.list("take", ids(requestID, bucketID)))
 	if err != nil || len(taken) == 0 {
@@ -106,14 +108,19 @@ func (t *ReservationTracker) GetAndClear(requestID, bucketID string) (*Tracked, 
 	return &taken[0], nil
 }
 
-// ClearAll takes out all grants of a request, oldest first: for a request that failed.
-func (t *ReservationTracker) ClearAll(requestID string) ([]Tracked, error) {
+// ClearAllForRequest takes out all grants of a request, oldest first: for a request that failed.
+func (t *ReservationTracker) ClearAllForRequest(requestID string) ([]Tracked, error) {
 	return tracked(t.target.list("takeRequest", ids(requestID, "")))
 }
 
-// GetAndClearStale takes out all stale grants, oldest first.
-func (t *ReservationTracker) GetAndClearStale() ([]Tracked, error) {
-	return tracked(t.target.list("takeStale", struct{}{}))
+// GetAndClearStale takes out all grants that were stored before cutoff, oldest first; those older than
+// MaxReservationAge, if cutoff is zero.
+func (t *ReservationTracker) GetAndClearStale(cutoff time.Time) ([]Tracked, error) {
+	args := map[string]any{}
+	if !cutoff.IsZero() {
+		args["storedBefore"] = float64(cutoff.UnixMicro()) / 1e3
+	}
+	return tracked(t.target.list("takeStale", args))
 }
 
 func tracked(came []*answer, err error) ([]Tracked, error) {
@@ -153,9 +160,13 @@ func (t *ReservationTracker) StaleReport() (report StaleReport) {
 	return report
 }
 
-// CompactHeap removes taken grants from the heap of ages. The tracker does so by itself; this frees memory sooner.
-func (t *ReservationTracker) CompactHeap() {
-	_, _ = t.target.look("compact", struct{}{})
+// CompactHeap removes taken grants from the heap of ages, and returns how many. The tracker does so by itself; this frees
+// memory sooner.
+func (t *ReservationTracker) CompactHeap() (removed int) {
+	if came, err := t.target.look("compact", struct{}{}); err == nil {
+		_ = came.into(&removed)
+	}
+	return removed
 }
 
 // ReservationCount is the number of grants held.
@@ -240,4 +251,12 @@ func (e *TokenEstimator) EstimateOr(key string, most uint64) uint64 {
 		return min(likely, most)
 	}
 	return most
+}
+
+// KeyCount is the number of kinds that the estimator knows.
+func (e *TokenEstimator) KeyCount() (count int) {
+	if came, err := e.target.look("keyCount", struct{}{}); err == nil {
+		_ = came.into(&count)
+	}
+	return count
 }

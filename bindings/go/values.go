@@ -223,8 +223,9 @@ type SweepReport struct {
 	// UnreadableBuckets is the number of buckets that cannot be read: all of their callers get errors.
 	UnreadableBuckets int `json:"unreadableBuckets"`
 	// Left is the number of leases that are left to the next sweep.
-	Left     int `json:"left"`
-	Requests int `json:"requests"`
+	Left     int           `json:"left"`
+	Requests int           `json:"requests"`
+	Duration time.Duration `json:"-"`
 }
 
 // Reservation is what a tracker knows of a grant.

@@ -36,15 +36,19 @@ export class Slot implements AsyncDisposable {
   /** @internal */
   async run<T>(client: Target, call: (slot: Slot) => Promise<T> | T): Promise<T> {
     const block = new Block(client, this.#limits);
+    let result: T;
     try {
-      return await block.run(() => call(this));
+      result = await block.run(() => call(this));
     } catch (error) {
       this.hasFailed = true;
-      throw error;
-    } finally {
       block.end();
-      await this[Symbol.asyncDispose]();
+      // The call's own error counts, also if the client was closed meanwhile.
+      await this[Symbol.asyncDispose]().catch(() => undefined);
+      throw error;
     }
+    block.end();
+    await this[Symbol.asyncDispose]();
+    return result;
   }
 
   /** Records what the call really used of `dimension`; settled when the slot ends. */

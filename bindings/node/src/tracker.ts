@@ -5,7 +5,7 @@ import type { Reservation, StaleReport } from "./values.js";
 export interface ReservationOptions {
   maxReservations?: number;
   maxReservationAgeMs?: number;
-  cleanupIntervalMs?: number;
+  staleCleanupIntervalMs?: number;
 }
 
 /** A grant that was taken out, with what is known of it. */
@@ -44,20 +44,22 @@ export class ReservationTracker {
     return this.#target.look("get", { requestId, bucketId }).value as Reservation | null;
   }
 
-  /** Takes a grant out, for the end of its call. If several callers take it at once, one gets it. */
-  async getAndClear(requestId: string, bucketId: string): Promise<Tracked | null> {
+  /** Takes a grant out, for the end of its call; the oldest of the request, if no bucket is named. If several callers
+   * take it at once, one gets it. */
+  async getAndClear(requestId: string, bucketId?: string): Promise<Tracked | null> {
     const [taken] = await tracked(this.#target.list("take", { requestId, bucketId }));
     return taken ?? null;
   }
 
   /** Takes out all grants of a request, oldest first: for a request that failed. */
-  async clearAll(requestId: string): Promise<Tracked[]> {
+  async clearAllForRequest(requestId: string): Promise<Tracked[]> {
     return tracked(this.#target.list("takeRequest", { requestId }));
   }
 
-  /** Takes out all stale grants, oldest first. */
-  async getAndClearStale(): Promise<Tracked[]> {
-    return tracked(this.#target.list("takeStale", {}));
+  /** Takes out all grants that were stored before `cutoffTime`, oldest first; without it, those older than
+   * `maxReservationAgeMs`. */
+  async getAndClearStale(cutoffTime?: Date): Promise<Tracked[]> {
+    return tracked(this.#target.list("takeStale", { storedBefore: cutoffTime?.getTime() }));
   }
 
   /** Takes out all stale grants and releases them. */
@@ -70,9 +72,10 @@ export class ReservationTracker {
     return this.#target.look("staleReport").value as StaleReport;
   }
 
-  /** Removes taken grants from the heap of ages. The tracker does so by itself; this frees memory sooner. */
-  compactHeap(): void {
-    this.#target.look("compact");
+  /** Removes taken grants from the heap of ages, and returns how many. The tracker does so by itself; this frees memory
+   * sooner. */
+  compactHeap(): number {
+    return this.#target.look("compact").value as number;
   }
 
   /** The share of taken grants in the heap of ages, 0 to 1. */

@@ -63,6 +63,19 @@ test("a call names the share that pays", async () => {
   assert.throws(() => sluice.Client.fromEnv({ share: "two words" }), /malformed share "two words"/);
 });
 
+test("the environment names the share that pays", async () => {
+  const rpm = await declare(requests(10, DAYS));
+  const shares = { search: { part: 0.5, floor: 5 } };
+  await world.client.ops.applyLimit(rpm, requests(10, DAYS), { shares });
+  while ((await world.client.acquire(rpm)).granted);
+  process.env.SLUICE_SHARE = "search";
+  const [ofSearch, ofNobody] = [sluice.Client.fromEnv(), sluice.Client.fromEnv({ share: "common" })];
+  delete process.env.SLUICE_SHARE;
+  assert.equal((await ofSearch.acquire(rpm)).granted, true);
+  assert.equal((await ofNobody.acquire(rpm)).granted, false, "what is named in code wins");
+  await Promise.all([ofSearch.close(), ofNobody.close()]);
+});
+
 test("errors are classes, with the texts of the SDK, whoever imports them", async () => {
   const required = createRequire(import.meta.url)("@sluice/sdk");
   assert.equal(required.RequestError, sluice.RequestError);
@@ -161,7 +174,7 @@ test("a tracker holds grants from one end of a call to the other", async () => {
   const taken = await tracker.getAndClear("r1", dimension);
   assert.equal(await taken.grant.release(), "given_back");
   assert.equal(await tracker.getAndClear("r1", dimension), null);
-  assert.equal((await tracker.clearAll("r2")).length, 1);
+  assert.equal((await tracker.clearAllForRequest("r2")).length, 1);
   assert.deepEqual(await tracker.getAndClearStale(), []);
   assert.equal(await grants[2].release(), "given_back");
 });

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createServer, request } from "node:http";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { DynamoDBClient } from "@aws-sdk/client-dynamodb";
 import { Client, CredentialsError } from "@sluice/sdk";
 import { DAYS, declare, requests } from "./support.mjs";
 
@@ -55,6 +56,18 @@ test("credentials and region of the program sign the requests", async () => {
     token: "token",
   });
   assert.equal((await asks({})).key, "sandbox");
+});
+
+test("credentials and region of a client of the AWS SDK are handed over", async () => {
+  const { config } = new DynamoDBClient({
+    credentials: { accessKeyId: "AKIDSDK", secretAccessKey: "secret", sessionToken: "token" },
+    region: "eu-west-3",
+  });
+  assert.deepEqual(await asks({ credentials: config.credentials, region: await config.region() }), {
+    key: "AKIDSDK",
+    region: "eu-west-3",
+    token: "token",
+  });
 });
 
 test("a provider is asked once, and again when its credentials end", async () => {

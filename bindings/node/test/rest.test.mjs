@@ -2,12 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Client, EndedError } from "@sluice/sdk";
 import { DAYS, declare, eventually, level, requests, slots, tokens, world } from "./support.mjs";
 
 test("what nobody takes out of a tracker is released by its background task", async () => {
   const held = await declare(slots(2), "concurrent");
-  const tracker = world.client.reservations({ maxReservationAgeMs: 200, cleanupIntervalMs: 50 });
+  const tracker = world.client.reservations({ maxReservationAgeMs: 200, staleCleanupIntervalMs: 50 });
   tracker.start();
   tracker.start();
   tracker.store("request", held, await world.client.acquire(held));
@@ -16,9 +17,25 @@ test("what nobody takes out of a tracker is released by its background task", as
   await tracker.stop();
   tracker.store("request", held, await world.client.acquire(held));
   await eventually("it is stale", async () => (await tracker.releaseStale()).givenBack === 1);
-  tracker.compactHeap();
   assert.equal(tracker.staleEntryRatio, 0);
   assert.equal(await level(held), 2);
+});
+
+test("a tracker takes out the oldest of a request, and what was stored before a moment", async () => {
+  const held = await declare(slots(3), "concurrent");
+  const tracker = world.client.reservations();
+  for (const bucket of ["b", "a", "c"]) {
+    tracker.store("request", bucket, await world.client.acquire(held));
+    await sleep(2);
+  }
+  assert.equal(await tracker.getAndClear("another"), null);
+  assert.equal((await tracker.getAndClear("request")).reservation.bucketId, "b");
+  assert.deepEqual([tracker.compactHeap(), tracker.compactHeap()], [1, 0]);
+  const last = tracker.get("request", "c");
+  assert.deepEqual(await tracker.getAndClearStale(), []);
+  const taken = async (cutoff) => (await tracker.getAndClearStale(cutoff)).map((of) => of.reservation.bucketId);
+  assert.deepEqual(await taken(last.createdAt), ["a"]);
+  assert.deepEqual(await taken(new Date(Date.now() + 60_000)), ["c"]);
 });
 
 test("a lease is renewed, and a grant that is cancelled gives everything back", async () => {

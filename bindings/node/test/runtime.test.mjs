@@ -1,9 +1,12 @@
 // What Node demands: the event loop, workers, and the end of a process.
 
 import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { DAYS, declare, eventually, level, requests, run, slots, world } from "./support.mjs";
+import { allFree, DAYS, declare, eventually, level, requests, run, slots, world } from "./support.mjs";
 
 test("10,000 promises on one bucket are all granted, in few writes, and the event loop goes on", async () => {
   const rpm = await declare(requests(10_000, DAYS));
@@ -111,6 +114,37 @@ test("what a process held that was killed is swept", async () => {
     },
     20_000,
   );
+});
+
+test("process.exit in the middle of a call and of a wait ends the process, and the sweep gives back", async () => {
+  const held = await declare(slots(1), "concurrent");
+  const name = JSON.stringify(held);
+  const { status } = await run(`
+    const client = Client.fromEnv({ leaseTtlMs: 1000 });
+    const started = new Promise((resolve) => {
+      void client.slot(${name}, () => { resolve(); return new Promise(() => undefined); });
+    });
+    await started;
+    void client.slot(${name}, { maxWaitMs: 60_000 }, () => undefined);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    process.exit(7);`);
+  assert.equal(status, 7);
+  assert.equal(await level(held), 0);
+  await allFree(held, 1, { swept: true });
+});
+
+test("a process that is forked has a client of its own", async () => {
+  const held = await declare(slots(2), "concurrent");
+  const grant = await world.client.acquire(held);
+  const child = fork(join(import.meta.dirname, "forked.mjs"), [held]);
+  const ended = once(child, "exit");
+  assert.deepEqual((await once(child, "message"))[0], "holds");
+  assert.equal(await level(held), 0);
+  child.send("go on");
+  assert.deepEqual(await ended, [0, null]);
+  assert.equal(await level(held), 1);
+  await grant.release();
+  await allFree(held, 2);
 });
 
 const HOLDS = (name, end) => `

@@ -85,6 +85,26 @@ test("a wait that is aborted ends at once and gives back what it had", async () 
   assert.equal(await level(held), 1);
 });
 
+test("a client that is closed while a call runs is an error, unless the call has its own", async () => {
+  const held = await declare(slots(1), "concurrent");
+  const during = (then) => {
+    const ending = sluice.Client.fromEnv();
+    return ending.slot(held, async () => {
+      assert.equal((await ending.close(200)).cutOff, true);
+      return then();
+    });
+  };
+  await assert.rejects(
+    during(() => "told"),
+    sluice.ClosedError,
+  );
+  const fails = () => {
+    throw new TypeError("of the call");
+  };
+  await assert.rejects(during(fails), TypeError);
+  await eventually("the slot is back", async () => (await level(held)) === 1);
+});
+
 test("a grant that nobody holds any more gives its slot back when it is collected", async () => {
   const held = await declare(slots(1), "concurrent");
   await world.client.acquire(held);

@@ -64,6 +64,18 @@ export async function level(dimension) {
   return (await world.client.ops.bucket(dimension)).level;
 }
 
+/** Waits until all slots of a bucket are free, and no lease is left. */
+export async function allFree(dimension, capacity, { swept = false } = {}) {
+  const isSo = async () => {
+    if (swept) {
+      await world.client.ops.sweep();
+    }
+    const leases = await world.client.ops.leases();
+    return (await level(dimension)) === capacity && !leases.some((lease) => lease.dimension === dimension);
+  };
+  await eventually(`${dimension} is free`, isSo, 20_000);
+}
+
 /** Waits until something comes true. What is given back in the background is waited for. */
 export async function eventually(what, isSo, withinMs = 5_000) {
   const until = Date.now() + withinMs;

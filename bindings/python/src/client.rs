@@ -203,12 +203,12 @@ impl NativeClient {
         py: Python<'_>,
         max_reservations: usize,
         max_reservation_age: &Bound<'_, PyAny>,
-        cleanup_interval: &Bound<'_, PyAny>,
+        stale_cleanup_interval: &Bound<'_, PyAny>,
     ) -> PyResult<NativeTracker> {
         let mut config = ReservationConfig::default();
         config.max_reservations = max_reservations;
         config.max_reservation_age = duration("max_reservation_age", max_reservation_age)?;
-        config.cleanup_interval = duration("cleanup_interval", cleanup_interval)?;
+        config.stale_cleanup_interval = duration("stale_cleanup_interval", stale_cleanup_interval)?;
         Ok(NativeTracker::new(self.sluice(py)?.reservations(config)))
     }
 

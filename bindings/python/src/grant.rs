@@ -8,7 +8,7 @@ use sluice_bindings::words::{basis, tokens};
 use sluice_sdk::{AcquireError, Dimension, Grant, LimitError, Outcome, RedeemError, Redeemed, RetryIn};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::arguments::{OwnReply, quantity, usage};
+use crate::arguments::{OwnReply, headers, quantity, usage};
 use crate::errors::{Raise, ended, forked};
 use crate::operation::Operation;
 use crate::process::{OfProcess, runtime};
@@ -223,6 +223,15 @@ impl NativeGrant {
         Ok(Operation::new(async move {
             let mut held = held.lock().await?;
             held.as_mut().ok_or(GrantError::Ended)?.settle(&dimension, used).await.map_err(GrantError::Sdk)
+        }))
+    }
+
+    fn observe(&self, dimension: String, of: &Bound<'_, PyAny>) -> PyResult<Operation> {
+        let (held, headers) = (Arc::clone(&self.held), headers(of)?);
+        Ok(Operation::new(async move {
+            let held = held.lock().await?;
+            let grant = held.as_ref().ok_or(GrantError::Ended)?;
+            grant.observe(&dimension, &headers).await.map_err(GrantError::Sdk)
         }))
     }
 

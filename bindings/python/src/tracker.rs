@@ -2,8 +2,10 @@
 
 use pyo3::prelude::*;
 use sluice_bindings::words::tokens;
+use sluice_sdk::core::Timestamp;
 use sluice_sdk::reservations::{Reservation, ReservationError, ReservationTracker, StaleReport, Tracked};
 
+use crate::arguments::optional_duration;
 use crate::errors::{Raise as _, error, forked};
 use crate::grant::{GrantError, NativeGrant};
 use crate::operation::Operation;
@@ -55,16 +57,32 @@ impl NativeTracker {
         self.tracker(py)?.get(request, bucket).into_python(py)
     }
 
-    fn take<'py>(&self, py: Python<'py>, request: &str, bucket: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.tracker(py)?.take(request, bucket).into_python(py)
+    /// The oldest of the request, if no bucket is named.
+    fn take<'py>(&self, py: Python<'py>, request: &str, bucket: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+        let tracker = self.tracker(py)?;
+        let taken = match bucket {
+            Some(bucket) => tracker.take(request, bucket),
+            None => tracker.take_oldest(request),
+        };
+        taken.into_python(py)
     }
 
     fn take_request<'py>(&self, py: Python<'py>, request: &str) -> PyResult<Bound<'py, PyAny>> {
         self.tracker(py)?.take_request(request).into_python(py)
     }
 
-    fn take_stale<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.tracker(py)?.take_stale().into_python(py)
+    /// Those that were stored before `cutoff`, in seconds since 1970; without it, those that are stale.
+    fn take_stale<'py>(
+        &self,
+        py: Python<'py>,
+        cutoff: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tracker = self.tracker(py)?;
+        let taken = match optional_duration("cutoff_time", cutoff)? {
+            Some(since) => tracker.take_stored_before(Timestamp::from_micros(0).after(since)),
+            None => tracker.take_stale(),
+        };
+        taken.into_python(py)
     }
 
     fn release_stale(&self, py: Python<'_>) -> PyResult<Operation> {
@@ -76,9 +94,8 @@ impl NativeTracker {
         self.tracker(py)?.stale_report().into_python(py)
     }
 
-    fn compact(&self, py: Python<'_>) -> PyResult<()> {
-        self.tracker(py)?.compact();
-        Ok(())
+    fn compact(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.tracker(py)?.compact())
     }
 
     #[getter]

@@ -87,6 +87,28 @@ def level(client: sluice.Client, dimension: str) -> float:
     return bucket.level
 
 
+def used_up_but_for(client: sluice.Client, declare: Declare, share: str) -> str:
+    """A bucket of which this share alone has requests left."""
+    limit = sluice.Limit.requests(10, per=86_400.0)
+    rpm = declare(limit)
+    client.ops.apply_limit(rpm, limit, shares={share: sluice.Share(0.5, floor=5)})
+    while isinstance(client.acquire(rpm), sluice.Grant):
+        pass
+    return rpm
+
+
+def all_free(client: sluice.Client, dimension: str, slots: float, *, swept: bool = False) -> bool:
+    """Whether all slots of a bucket come free, and no lease is left; with sweeps, if it is swept."""
+
+    def is_so() -> bool:
+        if swept:
+            client.ops.sweep()
+        left = [lease for lease in client.ops.leases() if lease.dimension == dimension]
+        return level(client, dimension) == slots and not left
+
+    return eventually(is_so, 20)
+
+
 def eventually(is_so: Callable[[], bool], within: float = 5.0) -> bool:
     """Whether something comes true in time. What is given back in the background is waited for."""
     deadline = time.monotonic() + within

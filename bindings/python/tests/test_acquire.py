@@ -9,7 +9,7 @@ import pytest
 
 import sluice
 
-from conftest import Declare, eventually, level
+from conftest import Declare, eventually, level, used_up_but_for
 
 DAY = 86_400.0
 
@@ -62,6 +62,17 @@ def test_a_share_of_a_bucket_is_kept_for_its_product(client: sluice.Client, decl
         client.ops.apply_limit(rpm, limit, shares={"search": 1.5})
     with pytest.raises(ValueError, match="two words"):
         client.ops.apply_limit(rpm, limit, shares={"two words": 0.5})
+
+
+def test_the_environment_names_the_share_that_pays(
+    client: sluice.Client, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rpm = used_up_but_for(client, declare, "search")
+    monkeypatch.setenv("SLUICE_SHARE", "search")
+    with sluice.Client.from_env() as of_search:
+        assert isinstance(of_search.acquire(rpm), sluice.Grant)
+    with sluice.Client.from_env(share="common") as of_nobody:
+        assert isinstance(of_nobody.acquire(rpm), sluice.RetryIn), "what is named in code wins"
 
 
 def test_a_call_names_the_share_that_pays(client: sluice.Client, declare: Declare) -> None:
@@ -314,4 +325,4 @@ def test_a_client_in_shadow_mode_stops_nothing(declare: Declare) -> None:
     with pytest.raises(ValueError, match="it must be between 0 and 1"):
         sluice.Client.from_env(warn_at=1.5)
     with pytest.raises(ValueError, match="it must be enforce or shadow"):
-        sluice.Client.from_env(mode="observe")
+        sluice.Client.from_env(mode="observe")  # type: ignore[arg-type]

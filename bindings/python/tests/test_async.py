@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import time
 
 import pytest
 
 import sluice
 
-from conftest import Declare, eventually, level
+from conftest import Declare, all_free, eventually, level
 
 DAY = 86_400.0
 
@@ -20,6 +22,7 @@ async def test_the_same_operations_are_awaited(aclient: sluice.AsyncClient, decl
     async with asyncio.timeout(10) if hasattr(asyncio, "timeout") else _nothing():
         grant = await aclient.acquire(rpm)
         assert isinstance(grant, sluice.AsyncGrant)
+        assert (await grant.observe(rpm, {})).level == "not_said"
         assert await grant.release() == "given_back"
         async with aclient.slot(rpm, max_wait=1) as slot:
             assert slot.basis == "table"
@@ -136,7 +139,15 @@ async def test_an_answer_that_nobody_takes_gives_its_tokens_back(
     assert eventually(lambda: level(client, tpm) >= 1_000)
 
 
-async def test_an_error_in_a_block_ends_the_slot(aclient: sluice.AsyncClient, declare: Declare) -> None:
+async def test_an_error_in_a_block_ends_the_slot(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    with pytest.raises(KeyError):
+        async with aclient.slot(slots):
+            raise KeyError
+    assert level(client, slots) == 1
+    assert all_free(client, slots, 1)
     tpm = declare(sluice.Limit.tokens(1_000, per=DAY), "tpm")
     with pytest.raises(KeyError):
         async with aclient.slot(tpm, costs={tpm: 400}):
@@ -146,6 +157,22 @@ async def test_an_error_in_a_block_ends_the_slot(aclient: sluice.AsyncClient, de
     bucket = await aclient.ops.bucket(tpm)
     assert bucket is not None
     assert bucket.level == pytest.approx(900, abs=1)
+
+
+async def test_a_client_that_is_closed_in_a_block_is_an_error_unless_the_block_has_its_own(
+    client: sluice.Client, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    ending = sluice.AsyncClient.from_env()
+    with pytest.raises(sluice.ClosedError):
+        async with ending.slot(slots):
+            assert (await ending.close(0.2)).cut_off
+    ending = sluice.AsyncClient.from_env()
+    with pytest.raises(KeyError, match="of the block"):
+        async with ending.slot(slots):
+            assert (await ending.close(0.2)).cut_off
+            raise KeyError("of the block")
+    assert eventually(lambda: level(client, slots) == 1)
 
 
 async def test_ten_thousand_tasks_share_one_bucket(aclient: sluice.AsyncClient, declare: Declare) -> None:
@@ -175,6 +202,26 @@ def test_an_event_loop_that_closes_loses_nothing(client: sluice.Client, declare:
     assert eventually(lambda: level(client, slots) == 3)
     # The client outlives the event loop.
     assert asyncio.run(_acquire(asyncio_client, slots))
+
+
+def test_a_program_that_does_not_close_its_client_ends_cleanly(client: sluice.Client, declare: Declare) -> None:
+    slots, slow = declare(sluice.Limit.concurrent(2), "concurrent"), declare(sluice.Limit.requests(1, per=100))
+    assert isinstance(client.acquire(slow), sluice.Grant)
+    program = (
+        "import asyncio, sluice\n"
+        "client = sluice.AsyncClient.from_env()\n"
+        "async def main():\n"
+        "    global held, context, waits\n"
+        f"    held, context = await client.acquire({slots!r}), client.slot({slots!r})\n"
+        "    await context.__aenter__()\n"
+        f"    waits = asyncio.ensure_future(client.slot({slow!r}, max_wait=600).grant())\n"
+        "    await asyncio.sleep(0.2)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all_free(client, slots, 2)
+    assert level(client, slow) >= 0, "the booked start was not given back"
 
 
 async def _acquire(client: sluice.AsyncClient, slots: str) -> bool:

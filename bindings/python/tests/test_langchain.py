@@ -12,7 +12,7 @@ from test_transport import Buckets
 import sluice
 from sluice.langchain import RateLimiter
 
-from conftest import Declare
+from conftest import Declare, used_up_but_for
 from fake_vendor import served
 
 
@@ -29,6 +29,16 @@ async def test_a_model_of_langchain_waits_for_its_buckets(client: sluice.Client,
         model.invoke("Hello")
     with pytest.raises(sluice.RefusedError):
         await model.ainvoke("Hello")
+
+
+async def test_a_share_pays_for_a_model_of_langchain(client: sluice.Client, declare: Declare) -> None:
+    rpm = used_up_but_for(client, declare, "chat")
+    assert not RateLimiter(rpm, client=client).acquire(blocking=False)
+    limiter = RateLimiter(rpm, share="chat", client=client, max_wait=1)
+    assert limiter.acquire(blocking=False)
+    assert limiter.acquire()
+    assert await limiter.aacquire(blocking=False)
+    assert await limiter.aacquire()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="httpx2 needs Python 3.11")

@@ -8,7 +8,7 @@ from llama_index.core.llms import MockLLM
 import sluice
 from sluice.llama_index import RateLimiter
 
-from conftest import Declare
+from conftest import Declare, used_up_but_for
 
 
 async def test_a_model_of_llama_index_waits_for_its_buckets(client: sluice.Client, declare: Declare) -> None:
@@ -22,3 +22,12 @@ async def test_a_model_of_llama_index_waits_for_its_buckets(client: sluice.Clien
         model.complete("Hello")
     with pytest.raises(sluice.RefusedError):
         await model.acomplete("Hello")
+
+
+async def test_a_share_pays_for_a_model_of_llama_index(client: sluice.Client, declare: Declare) -> None:
+    rpm = used_up_but_for(client, declare, "chat")
+    with pytest.raises(sluice.RefusedError):
+        RateLimiter(rpm, client=client, max_wait=1).acquire()
+    limiter = RateLimiter(rpm, share="chat", client=client, max_wait=1)
+    limiter.acquire()
+    await limiter.async_acquire()

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import sluice
 from sluice.pydantic_ai import Limiter
 
-from conftest import Declare, eventually, level
+from conftest import Declare, eventually, level, used_up_but_for
 
 
 async def test_a_model_of_pydantic_ai_holds_its_slots(client: sluice.Client, declare: Declare) -> None:
@@ -36,3 +36,12 @@ async def test_a_model_of_pydantic_ai_holds_its_slots(client: sluice.Client, dec
     with pytest.raises(sluice.RefusedError):
         await agent.run("Hello")
     assert eventually(lambda: level(client, slots) == 2)
+
+
+async def test_a_share_pays_for_a_model_of_pydantic_ai(client: sluice.Client, declare: Declare) -> None:
+    rpm = used_up_but_for(client, declare, "chat")
+    with pytest.raises(sluice.RefusedError):
+        await Limiter(rpm, client=client, max_wait=1).acquire("a model")
+    limiter = Limiter(rpm, share="chat", client=client, max_wait=1)
+    await limiter.acquire("a model")
+    limiter.release()

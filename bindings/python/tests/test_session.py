@@ -10,11 +10,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import boto3  # type: ignore[import-untyped]
+import botocore.session  # type: ignore[import-untyped]
 import pytest
 
 import sluice
@@ -120,6 +122,27 @@ def test_credentials_and_region_of_a_session_sign_the_requests(watched: Watched,
     with sluice.Client.from_env(session=session, region="eu-north-1", endpoint=watched.url) as client:
         client.acquire(rpm)
     assert watched.seen[0] == ("AKIDLASTING", "eu-north-1", None)
+
+
+def _of_boto3() -> Any:
+    return boto3.Session("AKIDBOTO", "secret", "token", region_name="eu-west-3")
+
+
+def _of_botocore() -> Any:
+    session = botocore.session.get_session()
+    session.set_credentials("AKIDBOTO", "secret", "token")
+    session.set_config_variable("region", "eu-west-3")
+    return session
+
+
+@pytest.mark.parametrize("session", [_of_boto3, _of_botocore])
+def test_sessions_of_boto3_and_botocore_themselves_are_handed_over(
+    watched: Watched, declare: Declare, session: Callable[[], Any]
+) -> None:
+    rpm = declare(sluice.Limit.requests(100))
+    with sluice.Client.from_env(session=session(), endpoint=watched.url) as client:
+        assert isinstance(client.acquire(rpm), sluice.Grant)
+    assert set(watched.seen) == {("AKIDBOTO", "eu-west-3", "token")}
 
 
 async def test_a_session_that_waits_lets_the_event_loop_go_on(watched: Watched, declare: Declare) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import sluice
 
-from conftest import Declare, eventually, level
+from conftest import Declare, all_free, eventually, level
 
 DAY = 86_400.0
 
@@ -92,8 +92,11 @@ def test_headers_of_a_reply_lower_a_bucket(client: sluice.Client, declare: Decla
         assert slot.reply(sluice.Reply(200, headers)).observed[rpm].level in ("agrees", "stale")
     assert level(client, rpm) < 30
     grant = client.slot(rpm).grant()
-    assert client.observe(rpm, {"x-ratelimit-remaining-requests": "0"}, grant=grant).level == "lowered"
+    assert client.observe(rpm, {"x-ratelimit-remaining-requests": "5"}, grant=grant).level == "lowered"
+    assert grant.observe(rpm, {"x-ratelimit-remaining-requests": "0"}).level == "lowered"
     grant.release()
+    with pytest.raises(sluice.EndedError):
+        grant.observe(rpm, headers)
     assert client.observe(rpm, headers).level == "no_grant"
 
 
@@ -128,6 +131,66 @@ def test_ctrl_c_in_a_block_gives_the_slot_back(client: sluice.Client, declare: D
         signal.raise_signal(signal.SIGINT)
         time.sleep(1)
     assert eventually(lambda: level(client, slots) == 1)
+
+
+def test_a_client_that_is_closed_in_a_block_is_an_error_unless_the_block_has_its_own(
+    client: sluice.Client, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    ending = sluice.Client.from_env()
+    with pytest.raises(sluice.ClosedError), ending.slot(slots):
+        assert ending.close(0.2).cut_off
+    ending = sluice.Client.from_env()
+    with pytest.raises(KeyError, match="of the block"), ending.slot(slots):
+        assert ending.close(0.2).cut_off
+        raise KeyError("of the block")
+    assert eventually(lambda: level(client, slots) == 1)
+
+
+def test_an_exception_and_an_exit_in_a_block_give_the_slot_back(client: sluice.Client, declare: Declare) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    with pytest.raises(KeyError), client.slot(slots):
+        raise KeyError
+    assert level(client, slots) == 1
+    # The variable keeps the slot's object.
+    with pytest.raises(SystemExit), client.slot(slots) as _slot:
+        sys.exit(3)
+    assert all_free(client, slots, 1)
+
+
+def test_a_wait_that_is_over_leaves_nothing_on_a_concurrency_bucket(client: sluice.Client, declare: Declare) -> None:
+    slots, slow = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.requests(1, per=100))
+    assert isinstance(client.acquire(slow), sluice.Grant)
+    held = client.acquire(slots)
+    assert isinstance(held, sluice.Grant)
+    # For the slot; and then with the slot, for the request.
+    with pytest.raises(sluice.RefusedError), client.slot(slots, max_wait=0.3):
+        pytest.fail("the block ran")
+    held.release()
+    with pytest.raises(sluice.RefusedError), client.slot(slots, slow, max_wait=0.3):
+        pytest.fail("the block ran")
+    assert all_free(client, slots, 1)
+
+
+def test_what_a_process_held_that_was_killed_is_swept(client: sluice.Client, declare: Declare) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    program = (
+        "import os, signal, sluice\n"
+        f"with sluice.Client.from_env(lease_ttl=1).slot({slots!r}):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert level(client, slots) == 0
+    assert all_free(client, slots, 1, swept=True)
+
+
+def test_a_program_that_exits_in_a_block_gives_the_slot_back(client: sluice.Client, declare: Declare) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    program = f"import sluice, sys\nwith sluice.Client.from_env().slot({slots!r}):\n    sys.exit(3)\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert level(client, slots) == 1
 
 
 def test_a_wait_lets_other_threads_run(client: sluice.Client, declare: Declare) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import sluice
@@ -50,18 +52,36 @@ def test_a_grant_that_is_not_stored_stays_with_its_caller(client: sluice.Client,
     assert third.release() == "given_back"
     with pytest.raises(sluice.EndedError):
         tracker.store("other", slots, third)
-    cleared = tracker.clear_all("request")
+    cleared = tracker.clear_all_for_request("request")
     assert [known.bucket_id for known, _ in cleared] == [slots, "a name of our own"]
     for _, grant in cleared:
         grant.release()
-    tracker.compact_heap()
+    assert (tracker.stale_entry_ratio, tracker.compact_heap()) == (1.0, 2)
     assert tracker.stale_entry_ratio == 0.0
     assert level(client, slots) == 5
 
 
+def test_a_request_is_taken_without_its_bucket_and_by_the_time_of_its_storing(
+    client: sluice.Client, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(3), "concurrent")
+    tracker = client.reservations()
+    for bucket in ("b", "a", "c"):
+        tracker.store("request", bucket, _grant(client, slots))
+    assert tracker.get_and_clear("another") is None
+    first = tracker.get_and_clear("request")
+    assert first is not None
+    assert first[0].bucket_id == "b"
+    last = tracker.get("request", "c")
+    assert last is not None
+    assert tracker.get_and_clear_stale() == []
+    assert [known.bucket_id for known, _ in tracker.get_and_clear_stale(last.created_at)] == ["a"]
+    assert [known.bucket_id for known, _ in tracker.get_and_clear_stale(time.time() + 60)] == ["c"]
+
+
 def test_what_nobody_takes_is_released_by_the_background_task(client: sluice.Client, declare: Declare) -> None:
     slots = declare(sluice.Limit.concurrent(2), "concurrent")
-    tracker = client.reservations(max_reservation_age=0.2, cleanup_interval=0.05)
+    tracker = client.reservations(max_reservation_age=0.2, stale_cleanup_interval=0.05)
     tracker.start()
     tracker.start()
     tracker.store("request", slots, _grant(client, slots))
@@ -82,10 +102,16 @@ async def test_the_tracker_of_asyncio_is_the_same(
     await tracker.start()
     grant = await aclient.acquire(slots)
     assert isinstance(grant, sluice.AsyncGrant)
-    tracker.store("request", slots, grant)
+    reservation_id = await tracker.store("request", slots, grant)
+    known = await tracker.get("request", slots)
+    assert known is not None
+    assert known.reservation_id == reservation_id
     await tracker.stop()
-    taken = tracker.get_and_clear("request", slots)
+    assert await tracker.get_and_clear_stale() == []
+    taken = await tracker.get_and_clear("request")
     assert taken is not None
     assert await taken[1].release() == "given_back"
+    assert await tracker.clear_all_for_request("request") == []
+    assert tracker.compact_heap() == 1
     del tracker
     assert level(client, slots) == 2

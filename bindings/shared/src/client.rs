@@ -176,7 +176,7 @@ fn slot(client: &Client, asked: SlotAsked) -> (Vec<Dimension>, SlotBuilder) {
 struct Tracking {
     max_reservations: Option<usize>,
     max_reservation_age_ms: Option<Ms>,
-    cleanup_interval_ms: Option<Ms>,
+    stale_cleanup_interval_ms: Option<Ms>,
 }
 
 #[derive(Deserialize)]
@@ -207,7 +207,9 @@ pub(crate) fn look(client: &Client, name: &str, arguments: Value) -> Result<Answ
                 config.max_reservations = most;
             }
             time(asked.max_reservation_age_ms).into_iter().for_each(|age| config.max_reservation_age = age);
-            time(asked.cleanup_interval_ms).into_iter().for_each(|every| config.cleanup_interval = every);
+            time(asked.stale_cleanup_interval_ms)
+                .into_iter()
+                .for_each(|every| config.stale_cleanup_interval = every);
             Ok(Answer::made(Kind::Tracker(client.reservations(config))))
         }
         "limiter" => {

@@ -11,6 +11,7 @@ use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable, ShareName};
 
 use crate::arguments::{Ms, read};
 use crate::failure::Failure;
+use crate::values::ms;
 
 /// Without a table, the settings are those of the environment, and what is named here wins.
 #[derive(Deserialize)]
@@ -88,7 +89,7 @@ pub(crate) fn builder(settings: Value) -> Result<ClientBuilder, Failure> {
 fn at_least(name: &str, time: Option<Ms>, least_ms: u64) -> Result<Option<Duration>, Failure> {
     match time {
         Some(Ms(time)) if time < Duration::from_millis(least_ms) => {
-            Err(Failure::argument(format!("{name} = {}: it must be at least {least_ms}", time.as_millis())))
+            Err(Failure::argument(format!("{name} = {}: it must be at least {least_ms}", ms(time))))
         }
         time => Ok(time.map(|Ms(time)| time)),
     }

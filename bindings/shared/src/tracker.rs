@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_sdk::core::Timestamp;
 use sluice_sdk::reservations::{ReservationTracker, Tracked};
 use sluice_sdk::{EstimatorConfig, TokenEstimator};
 
 use crate::answer::{Answer, Kind, Operation, Target, operation};
-use crate::arguments::read;
+use crate::arguments::{Ms, read};
 use crate::failure::Failure;
 use crate::held::HeldGrant;
 use crate::values::ToJson as _;
@@ -30,8 +31,9 @@ pub(crate) fn call(tracker: &ReservationTracker, name: &str, _arguments: Value) 
 struct Ids {
     #[serde(default)]
     request_id: String,
-    #[serde(default)]
-    bucket_id: String,
+    bucket_id: Option<String>,
+    /// Since 1970.
+    stored_before: Option<Ms>,
 }
 
 /// What the tracker does without a wait. `grant` is that of `store`.
@@ -42,15 +44,16 @@ pub(crate) fn look(
     grant: Option<&Arc<HeldGrant>>,
 ) -> Result<Answer, Failure> {
     let told = |value: Value| Ok(Answer { value, ..Answer::default() });
-    let Ids { request_id: request, bucket_id: bucket } =
+    let Ids { request_id: request, bucket_id, stored_before } =
         if arguments.is_null() { Ids::default() } else { read(name, arguments)? };
+    let bucket = bucket_id.as_deref().unwrap_or_default();
     let taken = |tracked: Vec<Tracked>| {
         Ok(Answer { more: tracked.into_iter().map(of).collect(), ..Answer::default() })
     };
     match (name, grant) {
         ("store", Some(held)) => {
             // After an error, the caller still holds the grant.
-            match tracker.store(&request, &bucket, held.try_take()?) {
+            match tracker.store(&request, bucket, held.try_take()?) {
                 Ok(id) => told(json!(id.to_string())),
                 Err(refused) => {
                     let failure = Failure::from(&refused);
@@ -59,15 +62,16 @@ pub(crate) fn look(
                 }
             }
         }
-        ("get", _) => told(tracker.get(&request, &bucket).to_json()),
-        ("take", _) => taken(tracker.take(&request, &bucket).into_iter().collect()),
+        ("get", _) => told(tracker.get(&request, bucket).to_json()),
+        ("take", _) if bucket_id.is_none() => taken(tracker.take_oldest(&request).into_iter().collect()),
+        ("take", _) => taken(tracker.take(&request, bucket).into_iter().collect()),
         ("takeRequest", _) => taken(tracker.take_request(&request)),
-        ("takeStale", _) => taken(tracker.take_stale()),
+        ("takeStale", _) => taken(match stored_before {
+            Some(Ms(since)) => tracker.take_stored_before(Timestamp::from_micros(0).after(since)),
+            None => tracker.take_stale(),
+        }),
         ("staleReport", _) => told(tracker.stale_report().to_json()),
-        ("compact", _) => {
-            tracker.compact();
-            told(Value::Null)
-        }
+        ("compact", _) => told(json!(tracker.compact())),
         ("start", _) => {
             tracker.start();
             told(Value::Null)

@@ -187,7 +187,8 @@ impl Breeder {
         // A lease outlasts it: what is forgotten is given back by its own process.
         let mut patience = ReservationConfig::default();
         patience.max_reservations = self.rng.usize(1..=6);
-        (patience.max_reservation_age, patience.cleanup_interval) = (ttl / 3, Duration::from_millis(200));
+        (patience.max_reservation_age, patience.stale_cleanup_interval) =
+            (ttl / 3, Duration::from_millis(200));
         let tracker = process.client.reservations(patience);
         tracker.start();
         process.tracker = Some(tracker);

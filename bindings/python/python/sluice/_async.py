@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sluice import _native
 from sluice._base import BaseClient, Costs, own, text
-from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker
+from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker, since_1970
 from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
+from sluice.errors import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,11 +124,11 @@ class AsyncClient(BaseClient):
         *,
         max_reservations: int = 10_000,
         max_reservation_age: Seconds = 300.0,
-        cleanup_interval: Seconds = 30.0,
+        stale_cleanup_interval: Seconds = 30.0,
     ) -> AsyncReservationTracker:
         """A tracker for grants of calls whose two ends do not share a scope, such as streams."""
         return AsyncReservationTracker(
-            self._native.reservations(max_reservations, max_reservation_age, cleanup_interval)
+            self._native.reservations(max_reservations, max_reservation_age, stale_cleanup_interval)
         )
 
     @property
@@ -174,6 +176,10 @@ class AsyncGrant(BaseGrant):
     async def settle(self, dimension: str, used: float) -> Settled:
         """Charges what the call really used of `dimension`."""
         return await self._native.settle(dimension, used)
+
+    async def observe(self, dimension: str, headers: Headers) -> Observed:
+        """Applies the rate-limit headers of the reply to one bucket."""
+        return await self._native.observe(dimension, pairs(headers))
 
     async def reply(self, reply: AnyReply, *, used: Costs | None = None) -> Replied:
         """Reports the vendor's reply: settles `used`, applies the headers, or lets the fleet react to a refusal."""
@@ -236,8 +242,12 @@ class AsyncSlotContext:
         if error is not None and not isinstance(error, Exception):
             # An interrupt: the vendor may have worked. It is not waited for.
             slot.abandon()
+        elif error is None:
+            await slot.end(False)
         else:
-            await slot.end(error is not None)
+            # The block's own error counts, also if the client was closed meanwhile.
+            with suppress(LimitError):
+                await slot.end(True)
 
 
 class AsyncReservationTracker(BaseTracker):
@@ -253,22 +263,32 @@ class AsyncReservationTracker(BaseTracker):
         """Ends the background task, and waits for its releases under way."""
         await self._native.stop()
 
-    def store(self, request_id: str, bucket_id: str, grant: AsyncGrant) -> str:
+    async def store(self, request_id: str, bucket_id: str, grant: AsyncGrant) -> str:
         """Stores a grant, and returns the id of its reservation. After an error, the caller still holds the grant."""
         return self._native.store(request_id, bucket_id, grant._native)
 
-    def get_and_clear(self, request_id: str, bucket_id: str) -> tuple[Reservation, AsyncGrant] | None:
-        """Takes a grant out, for the end of its call. If several callers take it at once, one gets it."""
+    async def get(self, request_id: str, bucket_id: str) -> Reservation | None:
+        """What is known of a grant, which stays."""
+        return self._native.get(request_id, bucket_id)
+
+    async def get_and_clear(
+        self, request_id: str, bucket_id: str | None = None
+    ) -> tuple[Reservation, AsyncGrant] | None:
+        """Takes a grant out, for the end of its call; the oldest of the request, if no bucket is named. If several
+        callers take it at once, one gets it."""
         taken = self._native.take(request_id, bucket_id)
         return None if taken is None else (taken[0], AsyncGrant(taken[1]))
 
-    def clear_all(self, request_id: str) -> list[tuple[Reservation, AsyncGrant]]:
+    async def clear_all_for_request(self, request_id: str) -> list[tuple[Reservation, AsyncGrant]]:
         """Takes out all grants of a request, oldest first: for a request that failed."""
         return [(known, AsyncGrant(grant)) for known, grant in self._native.take_request(request_id)]
 
-    def get_and_clear_stale(self) -> list[tuple[Reservation, AsyncGrant]]:
-        """Takes out all stale grants, oldest first."""
-        return [(known, AsyncGrant(grant)) for known, grant in self._native.take_stale()]
+    async def get_and_clear_stale(
+        self, cutoff_time: float | datetime | None = None
+    ) -> list[tuple[Reservation, AsyncGrant]]:
+        """Takes out all grants that were stored before `cutoff_time` (seconds since 1970, or a `datetime`), oldest
+        first; without it, those older than `max_reservation_age`."""
+        return [(known, AsyncGrant(grant)) for known, grant in self._native.take_stale(since_1970(cutoff_time))]
 
     async def release_stale(self) -> StaleReport:
         """Takes out all stale grants and releases them."""

@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from sluice import _native
 
@@ -58,10 +58,11 @@ class Settings(TypedDict, total=False):
     answer_within: Seconds
     max_wait: Seconds
     renew_leases: bool
-    mode: str
-    leases: str
+    mode: Literal["enforce", "shadow"]
+    leases: Literal["concurrent", "all", "inline"]
     on_unavailable: str
-    admission: str
+    """`error`, `allow`, `share`, or `share:FACTOR`."""
+    admission: Literal["off", "shadow", "enforce"]
     staleness: Seconds
     self_heal: bool
     heal_budget: int

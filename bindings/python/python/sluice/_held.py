@@ -9,7 +9,12 @@ from sluice import _native
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sluice._values import Basis, Reservation, StaleReport
+    from sluice._values import Basis, StaleReport
+
+
+def since_1970(time: float | datetime | None) -> float | None:
+    """Seconds since 1970."""
+    return time if time is None or isinstance(time, (int, float)) else time.timestamp()
 
 
 class BaseGrant:
@@ -88,17 +93,14 @@ class BaseTracker:
     def __init__(self, native: _native.Tracker) -> None:
         self._native = native
 
-    def get(self, request_id: str, bucket_id: str) -> Reservation | None:
-        """What is known of a grant, which stays."""
-        return self._native.get(request_id, bucket_id)
-
     def stale_report(self) -> StaleReport:
         """How the releases of stale grants ended, since the tracker was made."""
         return self._native.stale_report()
 
-    def compact_heap(self) -> None:
-        """Removes taken grants from the heap of ages. The tracker does so by itself; this frees memory sooner."""
-        self._native.compact()
+    def compact_heap(self) -> int:
+        """Removes taken grants from the heap of ages, and returns how many. The tracker does so by itself; this frees
+        memory sooner."""
+        return self._native.compact()
 
     @property
     def stale_entry_ratio(self) -> float:

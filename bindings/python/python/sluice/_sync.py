@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sluice import _native
 from sluice._base import BaseClient, Costs, own, text
-from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker
+from sluice._held import BaseGrant, BaseOps, BaseSlot, BaseTracker, since_1970
 from sluice._nesting import Block, inside
 from sluice._reply import AnyReply, Headers, pairs, parts
+from sluice.errors import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,10 +124,12 @@ class Client(BaseClient):
         *,
         max_reservations: int = 10_000,
         max_reservation_age: Seconds = 300.0,
-        cleanup_interval: Seconds = 30.0,
+        stale_cleanup_interval: Seconds = 30.0,
     ) -> ReservationTracker:
         """A tracker for grants of calls whose two ends do not share a scope, such as streams."""
-        return ReservationTracker(self._native.reservations(max_reservations, max_reservation_age, cleanup_interval))
+        return ReservationTracker(
+            self._native.reservations(max_reservations, max_reservation_age, stale_cleanup_interval)
+        )
 
     @property
     def ops(self) -> Ops:
@@ -172,6 +176,10 @@ class Grant(BaseGrant):
     def settle(self, dimension: str, used: float) -> Settled:
         """Charges what the call really used of `dimension`."""
         return self._native.settle(dimension, used).wait()
+
+    def observe(self, dimension: str, headers: Headers) -> Observed:
+        """Applies the rate-limit headers of the reply to one bucket."""
+        return self._native.observe(dimension, pairs(headers)).wait()
 
     def reply(self, reply: AnyReply, *, used: Costs | None = None) -> Replied:
         """Reports the vendor's reply: settles `used`, applies the headers, or lets the fleet react to a refusal."""
@@ -234,8 +242,12 @@ class SlotContext:
         if error is not None and not isinstance(error, Exception):
             # An interrupt: the vendor may have worked. It is not waited for.
             slot.abandon()
+        elif error is None:
+            slot.end(False).wait()
         else:
-            slot.end(error is not None).wait()
+            # The block's own error counts, also if the client was closed meanwhile.
+            with suppress(LimitError):
+                slot.end(True).wait()
 
 
 class ReservationTracker(BaseTracker):
@@ -255,18 +267,24 @@ class ReservationTracker(BaseTracker):
         """Stores a grant, and returns the id of its reservation. After an error, the caller still holds the grant."""
         return self._native.store(request_id, bucket_id, grant._native)
 
-    def get_and_clear(self, request_id: str, bucket_id: str) -> tuple[Reservation, Grant] | None:
-        """Takes a grant out, for the end of its call. If several callers take it at once, one gets it."""
+    def get(self, request_id: str, bucket_id: str) -> Reservation | None:
+        """What is known of a grant, which stays."""
+        return self._native.get(request_id, bucket_id)
+
+    def get_and_clear(self, request_id: str, bucket_id: str | None = None) -> tuple[Reservation, Grant] | None:
+        """Takes a grant out, for the end of its call; the oldest of the request, if no bucket is named. If several
+        callers take it at once, one gets it."""
         taken = self._native.take(request_id, bucket_id)
         return None if taken is None else (taken[0], Grant(taken[1]))
 
-    def clear_all(self, request_id: str) -> list[tuple[Reservation, Grant]]:
+    def clear_all_for_request(self, request_id: str) -> list[tuple[Reservation, Grant]]:
         """Takes out all grants of a request, oldest first: for a request that failed."""
         return [(known, Grant(grant)) for known, grant in self._native.take_request(request_id)]
 
-    def get_and_clear_stale(self) -> list[tuple[Reservation, Grant]]:
-        """Takes out all stale grants, oldest first."""
-        return [(known, Grant(grant)) for known, grant in self._native.take_stale()]
+    def get_and_clear_stale(self, cutoff_time: float | datetime | None = None) -> list[tuple[Reservation, Grant]]:
+        """Takes out all grants that were stored before `cutoff_time` (seconds since 1970, or a `datetime`), oldest
+        first; without it, those older than `max_reservation_age`."""
+        return [(known, Grant(grant)) for known, grant in self._native.take_stale(since_1970(cutoff_time))]
 
     def release_stale(self) -> StaleReport:
         """Takes out all stale grants and releases them."""

@@ -30,25 +30,28 @@ class RateLimiter(BaseRateLimiter):
         self,
         *dimensions: str,
         costs: Costs | None = None,
+        share: str | None = None,
         max_wait: Seconds | None = None,
         client: BaseClient | None = None,
     ) -> None:
         client = client or Client.from_env()
         self._client, self._async_client = Client.sharing(client), AsyncClient.sharing(client)
-        self._dimensions, self._costs, self._max_wait = dimensions, costs, max_wait
+        self._dimensions, self._costs, self._share, self._max_wait = dimensions, costs, share, max_wait
 
     def acquire(self, *, blocking: bool = True) -> bool:
+        client = self._client
         if blocking:
-            self._client.slot(*self._dimensions, costs=self._costs, max_wait=self._max_wait).grant().release()
+            slot = client.slot(*self._dimensions, costs=self._costs, share=self._share, max_wait=self._max_wait)
+            slot.grant().release()
             return True
-        outcome = self._client.acquire(*self._dimensions, costs=self._costs)
+        outcome = client.acquire(*self._dimensions, costs=self._costs, share=self._share)
         return isinstance(outcome, Grant) and outcome.release() is not None
 
     async def aacquire(self, *, blocking: bool = True) -> bool:
         client = self._async_client
         if blocking:
-            slot = client.slot(*self._dimensions, costs=self._costs, max_wait=self._max_wait)
+            slot = client.slot(*self._dimensions, costs=self._costs, share=self._share, max_wait=self._max_wait)
             await (await slot.grant()).release()
             return True
-        outcome = await client.acquire(*self._dimensions, costs=self._costs)
+        outcome = await client.acquire(*self._dimensions, costs=self._costs, share=self._share)
         return isinstance(outcome, AsyncGrant) and await outcome.release() is not None

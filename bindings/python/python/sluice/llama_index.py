@@ -30,17 +30,19 @@ class RateLimiter(BaseRateLimiter):
         self,
         *dimensions: str,
         costs: Costs | None = None,
+        share: str | None = None,
         max_wait: Seconds | None = None,
         client: BaseClient | None = None,
     ) -> None:
         client = client or Client.from_env()
         self._client, self._async_client = Client.sharing(client), AsyncClient.sharing(client)
-        self._dimensions, self._costs, self._max_wait = dimensions, costs, max_wait
+        self._dimensions, self._costs, self._share, self._max_wait = dimensions, costs, share, max_wait
 
     def acquire(self, num_tokens: int = 0) -> None:
         """Waits for the start of a call. LlamaIndex estimates no `num_tokens`: `costs` counts."""
-        self._client.slot(*self._dimensions, costs=self._costs, max_wait=self._max_wait).grant().release()
+        slot = self._client.slot(*self._dimensions, costs=self._costs, share=self._share, max_wait=self._max_wait)
+        slot.grant().release()
 
     async def async_acquire(self, num_tokens: int = 0) -> None:
-        slot = self._async_client.slot(*self._dimensions, costs=self._costs, max_wait=self._max_wait)
+        slot = self._async_client.slot(*self._dimensions, costs=self._costs, share=self._share, max_wait=self._max_wait)
         await (await slot.grant()).release()

@@ -29,15 +29,16 @@ class Limiter(AbstractConcurrencyLimiter):
         self,
         *dimensions: str,
         costs: Costs | None = None,
+        share: str | None = None,
         max_wait: Seconds | None = None,
         client: BaseClient | None = None,
     ) -> None:
         self._client = AsyncClient.from_env() if client is None else AsyncClient.sharing(client)
-        self._dimensions, self._costs, self._max_wait = dimensions, costs, max_wait
+        self._dimensions, self._costs, self._share, self._max_wait = dimensions, costs, share, max_wait
         self._held: deque[AsyncGrant] = deque()
 
     async def acquire(self, source: str) -> None:
-        slot = self._client.slot(*self._dimensions, costs=self._costs, max_wait=self._max_wait)
+        slot = self._client.slot(*self._dimensions, costs=self._costs, share=self._share, max_wait=self._max_wait)
         self._held.append(await slot.grant())
 
     def release(self) -> None:

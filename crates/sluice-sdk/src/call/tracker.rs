@@ -179,6 +179,12 @@ impl ReservationTracker {
         self.shared.index().take(request, bucket).map(Tracked::from)
     }
 
+    /// Takes out the oldest grant of a request, whatever its bucket; `None` if none is held.
+    #[must_use]
+    pub fn take_oldest(&self, request: &str) -> Option<Tracked> {
+        self.shared.index().take_oldest(request).map(Tracked::from)
+    }
+
     /// Takes out all grants of a request, oldest first: for a request that failed.
     #[must_use]
     pub fn take_request(&self, request: &str) -> Vec<Tracked> {
@@ -190,6 +196,13 @@ impl ReservationTracker {
     #[must_use]
     pub fn take_stale(&self) -> Vec<Tracked> {
         self.shared.take_stale()
+    }
+
+    /// Takes out all grants that were stored before `cutoff`, by the client's clock, oldest first.
+    #[must_use]
+    pub fn take_stored_before(&self, cutoff: Timestamp) -> Vec<Tracked> {
+        let taken = self.shared.index().take_stored_before(cutoff);
+        taken.into_iter().map(Tracked::from).collect()
     }
 
     /// Takes out all stale grants and releases them, even if the caller is dropped meanwhile. Takes at most
@@ -205,10 +218,10 @@ impl ReservationTracker {
         self.shared.counts.report()
     }
 
-    /// Removes taken grants from the heap of ages. The tracker does so itself once they are more than half of
-    /// it: a call by hand frees memory sooner.
-    pub fn compact(&self) {
-        self.shared.index().compact();
+    /// Removes taken grants from the heap of ages, and returns how many it removed. The tracker does so
+    /// itself once they are more than half of it: a call by hand frees memory sooner.
+    pub fn compact(&self) -> usize {
+        self.shared.index().compact()
     }
 
     /// The share of taken grants in the heap of ages, 0 to 1: above one half only if the heap is small.
@@ -234,9 +247,9 @@ impl ReservationTracker {
         self.shared.index().requests()
     }
 
-    /// Starts the background task, which releases stale grants every [`ReservationConfig::cleanup_interval`].
-    /// If the task is already running, this does nothing. The task ends
-    /// with [`stop`](Self::stop), or when the last clone of the tracker is dropped.
+    /// Starts the background task, which releases stale grants every
+    /// [`ReservationConfig::stale_cleanup_interval`]. If the task is already running, this does nothing. The
+    /// task ends with [`stop`](Self::stop), or when the last clone of the tracker is dropped.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.

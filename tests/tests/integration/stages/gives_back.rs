@@ -55,7 +55,7 @@ impl Held {
 async fn stale(client: &Client) -> ReservationTracker {
     let mut config = ReservationConfig::default();
     config.max_reservation_age = Duration::ZERO;
-    config.cleanup_interval = Duration::from_millis(10);
+    config.stale_cleanup_interval = Duration::from_millis(10);
     let tracker = client.reservations(config);
     tracker.store("call", HELD, granted(client, HELD).await).unwrap();
     tracker

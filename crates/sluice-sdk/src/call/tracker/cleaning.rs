@@ -39,7 +39,7 @@ impl Cleaning {
         let (alive, ended) = watch::channel(());
         let before = state.ended.replace(ended);
         state.keep_running = Some(keep_running);
-        let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
+        let interval = shared.config.stale_cleanup_interval.max(SHORTEST_INTERVAL);
         let cleaning = clean(Arc::downgrade(shared), interval, stopped);
         tokio::spawn(boxed(async move {
             // If a stop was given up, its task may still be releasing: a later stop waits for it too.

@@ -17,7 +17,7 @@ pub struct ReservationConfig {
     pub max_reservation_age: Duration,
     /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A grant is given
     /// back late by at most this time. A shorter interval looks at the oldest grant more often.
-    pub cleanup_interval: Duration,
+    pub stale_cleanup_interval: Duration,
 }
 
 impl Default for ReservationConfig {
@@ -25,7 +25,7 @@ impl Default for ReservationConfig {
         Self {
             max_reservations: 10_000,
             max_reservation_age: Duration::from_secs(300),
-            cleanup_interval: Duration::from_secs(30),
+            stale_cleanup_interval: Duration::from_secs(30),
         }
     }
 }

@@ -156,6 +156,14 @@ impl<P> Index<P> {
         held
     }
 
+    /// Takes out the oldest reservation of a request.
+    pub(super) fn take_oldest(&mut self, request: &str) -> Option<HeldReservation<P>> {
+        let id = *self.requests.get(request)?.values().min()?;
+        let held = self.remove(id);
+        self.compact_where_due();
+        held
+    }
+
     /// Takes out all reservations of a request, oldest first.
     pub(super) fn take_request(&mut self, request: &str) -> Vec<HeldReservation<P>> {
         let mut ids: Vec<_> =
@@ -168,11 +176,21 @@ impl<P> Index<P> {
 
     /// Takes out all reservations that are older than the largest age, oldest first.
     pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<HeldReservation<P>> {
+        let max_age = self.max_age;
+        self.take_from_oldest(|created_at| is_older(now, created_at, max_age))
+    }
+
+    /// Takes out all reservations that were stored before `cutoff`, oldest first.
+    pub(super) fn take_stored_before(&mut self, cutoff: Timestamp) -> Vec<HeldReservation<P>> {
+        self.take_from_oldest(|created_at| created_at < cutoff)
+    }
+
+    fn take_from_oldest(&mut self, is_due: impl Fn(Timestamp) -> bool) -> Vec<HeldReservation<P>> {
         let mut taken = Vec::new();
         while let Some(&Reverse((created_at, id))) = self.ages.peek() {
             // Entries of taken reservations are removed too: they would hide the entries behind them.
             let is_held = self.held.contains_key(&id);
-            if is_held && !is_older(now, created_at, self.max_age) {
+            if is_held && !is_due(created_at) {
                 break;
             }
             self.ages.pop();
@@ -182,13 +200,15 @@ impl<P> Index<P> {
         taken
     }
 
-    /// Removes the stale entries from the heap, and frees memory that is not needed.
-    pub(super) fn compact(&mut self) {
-        let held = &self.held;
+    /// Removes the stale entries from the heap, and frees memory that is not needed. Returns how many it
+    /// removed.
+    pub(super) fn compact(&mut self) -> usize {
+        let (held, stale) = (&self.held, self.stale_entries());
         self.ages.retain(|Reverse((_, id))| held.contains_key(id));
         self.ages.shrink_to(self.ages.len().max(SMALL) * 2);
         shrink(&mut self.held);
         shrink(&mut self.requests);
+        stale
     }
 
     /// Number of heap entries whose reservation is gone.

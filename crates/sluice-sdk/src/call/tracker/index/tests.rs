@@ -47,6 +47,9 @@ fn all_of_a_request_and_nothing_of_another_is_taken() {
     assert_eq!((index.len(), index.requests()), (3, 1));
     assert!(index.take_request("r").is_empty());
     assert_eq!(index.take("other", "a").unwrap().payload, 11);
+    assert_eq!(index.take_oldest("other").unwrap().payload, 10);
+    assert_eq!(index.take_oldest("other").unwrap().payload, 12);
+    assert_eq!((index.take_oldest("other"), index.requests()), (None, 0));
 }
 
 #[test]
@@ -59,6 +62,16 @@ fn what_is_older_than_the_largest_age_is_taken_oldest_first_and_what_is_as_old_s
     assert!(index.take_stale(Timestamp::from_secs(300)).is_empty());
     assert_eq!(payloads(index.take_stale(Timestamp::from_secs(303))), [0, 1, 2]);
     assert_eq!((index.len(), index.requests(), index.stale_entries()), (1, 1, 0));
+}
+
+#[test]
+fn what_was_stored_before_a_moment_is_taken_oldest_first_and_what_was_stored_then_stays() {
+    let mut index = index(10);
+    for (request, at) in [("r1", 1), ("r2", 2), ("r3", 3)] {
+        index.store(&new(request, "a", at), u64::from(at)).unwrap();
+    }
+    assert_eq!(payloads(index.take_stored_before(Timestamp::from_secs(3))), [1, 2]);
+    assert_eq!((index.len(), index.requests()), (1, 1));
 }
 
 #[test]
@@ -113,8 +126,8 @@ fn compacting_takes_stale_entries_alone() {
     }
     names[..30].iter().for_each(|name| drop(index.take(name, "a").unwrap()));
     assert_eq!((index.stale_entries(), index.entries()), (30, 40));
-    index.compact();
-    assert_eq!((index.stale_entries(), index.entries()), (0, 10));
+    assert_eq!(index.compact(), 30);
+    assert_eq!((index.stale_entries(), index.entries(), index.compact()), (0, 10, 0));
     assert_eq!(payloads(index.take_stale(Timestamp::from_secs(1_000))), (30..40).collect::<Vec<_>>());
 }
 
