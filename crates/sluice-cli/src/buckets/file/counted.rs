@@ -7,7 +7,6 @@ use std::time::Duration;
 use sluice_core::{Amount, AnyWindow, CORRECTED_CLOCK_ERROR, Cost, Limit, LimitType, Rate};
 
 use super::declared::{CountedIn, Declared};
-use super::limit::window;
 use super::place::{Faulty, Field, Place};
 
 /// The time from a call's start to its arrival if the file states none. `docs/buckets.md` names its parts:
@@ -40,7 +39,7 @@ fn count(
     declared: &Declared,
     limit: Result<&Field<Amount>, Faulty>,
 ) -> Result<AnyWindow, Faulty> {
-    let window = window(place, declared)?.value;
+    let window = declared.window_of_limit(place)?.value;
     let arrival_jitter = declared.arrival_jitter.get()?.map_or(ARRIVAL_JITTER, |written| written.value);
     Ok(AnyWindow { amount: limit?.value, window, arrival_jitter, clock_error: CORRECTED_CLOCK_ERROR })
 }

@@ -112,6 +112,15 @@ impl Declared {
             _ => place.note(self.at, format_args!("this bucket: {reason}")),
         }
     }
+
+    /// The window in which the vendor allows the limit.
+    pub(super) fn window_of_limit(&self, place: &Place<'_>) -> Result<&Field<Duration>, Faulty> {
+        const NEEDED: &str = "needs window = \"1m\", the time in which the vendor allows it";
+        self.window.get()?.ok_or_else(|| match &self.limit {
+            Written::Sound(limit) => place.fault(limit, format_args!("it {NEEDED}")),
+            _ => self.fault(place, &format!("its limit {NEEDED}")),
+        })
+    }
 }
 
 const NO_WINDOW: &str =

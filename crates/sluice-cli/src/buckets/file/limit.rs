@@ -24,7 +24,7 @@ pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Fau
         Err(faulty) => {
             // However the vendor counts.
             let _: Option<&Field<Duration>> =
-                declared.limit.get()?.map(|_| window(place, declared)).transpose()?;
+                declared.limit.get()?.map(|_| declared.window_of_limit(place)).transpose()?;
             Err(faulty)
         }
     }
@@ -62,9 +62,9 @@ fn bucket(
     let (capacity, limit) = (declared.capacity.get(), declared.limit.get());
     let rate = match limit {
         Ok(None) => rate_of_capacity(place, declared, capacity),
-        limit => {
-            window(place, declared).and_then(|window| rate_in(place, window, limit?.ok_or(Faulty)?.value))
-        }
+        limit => declared
+            .window_of_limit(place)
+            .and_then(|window| rate_in(place, window, limit?.ok_or(Faulty)?.value)),
     };
     let Some(written) = capacity?.or(limit?) else { return Err(no_capacity(place, declared)) };
     let _: Option<&Field<Rate>> = declared.refill_rate.get()?;
@@ -86,15 +86,6 @@ fn no_capacity(place: &Place<'_>, declared: &Declared) -> Faulty {
     let reason = "it has no capacity: state capacity = the largest burst (for type = \"concurrent\": the number of slots), or \
                   limit = what the vendor allows in each window";
     declared.fault(place, reason)
-}
-
-/// The window in which the vendor allows the limit.
-pub(super) fn window<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<&'a Field<Duration>, Faulty> {
-    const NEEDED: &str = "needs window = \"1m\", the time in which the vendor allows it";
-    declared.window.get()?.ok_or_else(|| match &declared.limit {
-        Written::Sound(limit) => place.fault(limit, format_args!("it {NEEDED}")),
-        _ => declared.fault(place, &format!("its limit {NEEDED}")),
-    })
 }
 
 fn rate_of_capacity(
