@@ -136,8 +136,8 @@ async fn levels(world: &World) -> [String; 2] {
     [level(0), level(1)]
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_share_granted_is_charged_to_its_line() {
+/// A bucket of a hundred calls that hardly refills, half for search, and a client of search.
+async fn half_for_search(policy: &str) -> (World, Client) {
     listen();
     let world = World::embedded().await;
     let name = ShareName::new("search").unwrap();
@@ -145,9 +145,34 @@ async fn what_a_share_granted_is_charged_to_its_line() {
         DeclaredShare { name: name.clone(), part: "0.5".parse().unwrap(), floor: None, background: false };
     let split = Split::new(requests(100, 1_000_000_000), &[share]).unwrap();
     world.client().ops().apply_split(&dimension(RPM), &split).await.unwrap();
-    let client = world
-        .client_with(|settings| settings.share(name.clone()).on_unavailable("share:0.5".parse().unwrap()));
+    let client = world.client_with(|settings| {
+        settings.share(name.clone()).on_unavailable(policy.parse().unwrap()).note_use(true)
+    });
     take(&client, RPM).await.release().await.unwrap();
+    (world, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_equal_share_of_all_lines_is_charged_to_all_lines() {
+    let (world, client) = half_for_search("share").await;
+    for _ in 0..2 {
+        // The second note of use tells how many processes there are: one.
+        sleep(Duration::from_secs(61)).await;
+        take(&client, RPM).await.release().await.unwrap();
+    }
+    assert_eq!(levels(&world).await, ["50", "47"]);
+    sleep(Duration::from_secs(61)).await;
+    is_out(&world, true);
+    assert_eq!(local(&client, 49).await, 49, "more than its own line has");
+    is_out(&world, false);
+    sleep(CHARGED).await;
+    assert_eq!(levels(&world).await, ["25", "23"]);
+    assert_eq!(charges(), [charged("49", "49")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_share_granted_is_charged_to_its_line() {
+    let (world, client) = half_for_search("share:0.5").await;
     assert_eq!(levels(&world).await, ["50", "49"]);
     is_out(&world, true);
     assert_eq!(local(&client, 50).await, 24, "half of what its line was seen to have");
