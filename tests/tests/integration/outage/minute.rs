@@ -198,8 +198,8 @@ async fn a_minute_without_dynamodb_is_survived_by_each_policy_as_it_says() {
         match policy {
             OnUnavailable::Allow => {
                 assert!(during.refused_by_vendor > 400, "nobody counts: {during:?}");
-                // Full, as the table sees it, and empty, as the vendor does: until what is asked for beyond the
-                // rate has used up the table's burst.
+                // Full, as the table sees it, and empty, as the vendor does: until what is asked for beyond
+                // the rate has used up the table's burst.
                 assert!(normal.last_refusal < Some(Duration::from_secs(3)), "{normal:?}");
             }
             OnUnavailable::Share(_) | OnUnavailable::EqualShare => {

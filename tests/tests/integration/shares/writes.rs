@@ -167,8 +167,8 @@ async fn lone_and_in_lanes(callers: usize) {
         let waits = in_lanes.waits_as_given_and_in_order();
         let lanes_paid = in_lanes.paid;
         println!(
-            "{callers} callers, {what}, alone: {alone_paid}; in lanes: {lanes_paid}, 99 in 100 wait less than \
-             {waits:?} (as given, in order)"
+            "{callers} callers, {what}, alone: {alone_paid}; in lanes: {lanes_paid}, 99 in 100 wait less \
+             than {waits:?} (as given, in order)"
         );
         assert!(alone_paid.writes() <= 1.5, "{what}: {alone_paid}");
         assert!(lanes_paid.writes() < alone_paid.writes(), "{what}, in lanes: {lanes_paid}");
