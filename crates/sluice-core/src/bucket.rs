@@ -366,11 +366,21 @@ impl Bucket {
     /// known.
     #[must_use]
     pub fn part(&self, limit: Limit, now: Timestamp) -> Self {
+        self.part_of(self.level(now), self.limit.capacity(), limit, now)
+    }
+
+    /// The same of all lines together: `limit` is a part of the whole limit.
+    #[must_use]
+    pub fn part_of_whole(&self, limit: Limit, now: Timestamp) -> Self {
+        self.part_of(self.whole_level(now), self.whole_limit().capacity(), limit, now)
+    }
+
+    fn part_of(&self, level: Amount, capacity: Amount, limit: Limit, now: Timestamp) -> Self {
         let full = Self::full(self.dimension.clone(), limit, now);
         if limit.is_concurrent() {
             return full;
         }
-        let tokens = self.level(now).scaled(limit.capacity(), self.limit.capacity());
+        let tokens = level.scaled(limit.capacity(), capacity);
         Self { tokens, blocked_until: self.blocked_until, ..full }
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn listen() {
 }
 
 /// The lines as a log collector would get them, in order.
-fn lines() -> Vec<Value> {
+pub(crate) fn lines() -> Vec<Value> {
     let bytes = LOG.take().unwrap();
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()).collect()

@@ -12,6 +12,8 @@ use crate::world::{World, dimension, refusal, requests, take};
 
 mod busy;
 mod slots;
+mod together;
+mod writes;
 
 const RPM: &str = "openai#rpm";
 

@@ -148,8 +148,8 @@ impl Wording {
     }
 }
 
-/// The parts of `amount` that lower each line with a level above zero: in proportion to the levels, which are
-/// at least `amount` together. Lines without a level stay.
+/// The parts of `amount` that lower each line with a level above zero: in proportion to the levels. Lines
+/// without a level stay.
 fn parts_of(lines: &Lines, amount: Amount, now: Timestamp) -> Vec<(Option<&ShareName>, &LineRead, Amount)> {
     let level = |line: &LineRead| line.level(now).max(Amount::ZERO);
     let sum = lines.iter().map(|(_, line)| level(line)).fold(Amount::ZERO, Amount::plus);

@@ -46,10 +46,17 @@ impl RatePlanner<'_> {
         let (level, rate) = (self.bucket().held_by_lines(now), self.bucket().whole_limit().refill_rate());
         let penalty = level.minus(factor.of(level));
         let penalty = longest.map_or(penalty, |longest| penalty.min(rate.accrued_ceil(longest)));
-        (level > Amount::ZERO).then(|| match self.bucket().lines() {
-            None => self.lower(penalty, now),
-            Some(lines) => lower_lines(self.bucket(), lines, penalty, Since::Whatever, now),
-        })
+        (level > Amount::ZERO).then(|| self.lower_whole(penalty, now))
+    }
+
+    /// The write that takes `amount` from the whole bucket, below zero if need be: from each line in
+    /// proportion to its level. If no line has a level, the common line owes it.
+    #[must_use]
+    pub fn lower_whole(self, amount: Amount, now: Timestamp) -> Update {
+        match self.bucket().lines() {
+            None => self.lower(amount, now),
+            Some(lines) => lower_lines(self.bucket(), lines, amount, Since::Whatever, now),
+        }
     }
 
     /// The write that takes `amount` from the level, below zero if need be.

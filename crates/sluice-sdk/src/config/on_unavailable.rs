@@ -17,9 +17,17 @@ pub enum OnUnavailable {
     /// shares, the vendor's limit holds.
     Share(Factor),
     /// The same with an equal share for each process: as many as noted a use of the bucket in the last five
-    /// to ten minutes ([`ClientBuilder::note_use`](crate::ClientBuilder::note_use)). The error, for a process
-    /// that has not noted any: its first note is due after a minute.
+    /// to ten minutes ([`ClientBuilder::note_use`](crate::ClientBuilder::note_use)). If a rate limit is split
+    /// into shares, it is a share of the whole limit. The error, for a process that has not noted any: its
+    /// first note is due after a minute.
     EqualShare,
+}
+
+impl OnUnavailable {
+    /// Whether the process counts its own share.
+    pub(crate) const fn is_share(self) -> bool {
+        matches!(self, Self::Share(_) | Self::EqualShare)
+    }
 }
 
 /// Not what an acquire may return while DynamoDB is unavailable.

@@ -12,7 +12,7 @@ use sluice_core::{
 
 use crate::api::basis::Basis;
 use crate::api::refusal::{RetryIn, refused};
-use crate::api::request::Ask;
+use crate::api::request::{Ask, Payer};
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -95,20 +95,48 @@ enum Share {
 }
 
 impl Share {
-    fn new(inner: &Inner, entry: &Entry, limit: Limit, now: Timestamp) -> Self {
+    fn new(inner: &Inner, entry: &Entry, bucket: &Bucket, now: Timestamp) -> Self {
         let part = match inner.config.on_unavailable {
             OnUnavailable::Share(factor) => {
                 let (share, of) = factor.ratio();
-                limit.share(share, of)
+                bucket.limit().share(share, of)
             }
+            // The processes of all lines are counted together: each has a part of all lines.
             OnUnavailable::EqualShare => match entry.load.processes(now) {
-                Some(processes) => limit.share(1, processes),
+                Some(processes) => bucket.whole_limit().share(1, processes),
                 None => return Self::Unknown,
             },
             OnUnavailable::Error | OnUnavailable::Allow => None,
         };
         part.map_or(Self::None, Self::Of)
     }
+
+    /// A bucket of the process's own, which has that part of what `bucket` has.
+    fn of_bucket(inner: &Inner, bucket: &Bucket, here: Limit, now: Timestamp) -> Bucket {
+        match inner.config.on_unavailable {
+            OnUnavailable::EqualShare => bucket.part_of_whole(here, now),
+            _ => bucket.part(here, now),
+        }
+    }
+}
+
+/// What the process answers by itself.
+enum Answer {
+    Granted(Vec<(LineKey, Local)>, Parts),
+    Refused(RetryIn),
+    /// The caller gets the error.
+    Error(NoAnswer),
+}
+
+/// Why the process has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoAnswer {
+    /// The limit is not known, or how many processes there are.
+    Unknown,
+    /// The process's share has no room for one call.
+    NoShare,
+    /// The table would refuse the cost for ever, and so does the share.
+    Cost,
 }
 
 impl Fallback {
@@ -155,69 +183,34 @@ impl Fallback {
                 local.goes_on(outage) && local.bucket.level(now) < local.bucket.limit().capacity()
             });
         }
-        let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
-        for ask in asks {
-            let entry = inner.entry_for(ask);
-            // A share of an unknown limit cannot be computed: the caller gets the error.
-            let reading = entry.reading()?;
-            let limit = *reading.bucket.limit();
-            let line = (entry.dimension.clone(), reading.bucket.share().cloned());
-            let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
-            let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);
-            let local = match (known, Share::new(inner, &entry, limit, now)) {
-                (Some(local), Share::Of(here)) if *local.bucket.limit() == here => local.clone(),
-                // How many processes there are is not learned in an outage, and is forgotten in a long one.
-                (Some(local), Share::Unknown) if local.outage == outage => local.clone(),
-                (known, Share::Of(here)) => {
-                    let part = Local::new(&entry, outage, reading.bucket.part(here, now));
-                    known.map_or(part.clone(), |known| part.with_spent_of(known, now))
-                }
-                // The caller gets the error.
-                (_, Share::Unknown | Share::None) => return None,
-            };
-            // The caller gets the error of the table, and after the outage that of its request.
-            let cost = ask.cost_in(&limit).ok()?;
-            match take_one(&local.bucket, Take { cost, now, patience }) {
-                Plan::Write(after) => {
-                    let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
-                    parts.push(Part {
-                        entry,
-                        cost,
-                        start_at,
-                        hold: Hold::Local,
-                        used: None,
-                        known_gone: false,
-                        borrower: None,
-                    });
-                    taken.push((line, Local { outage, bucket: after, ..local }));
-                }
-                Plan::Refuse(refusal_of) => {
-                    let retry = refused(&ask.dimension, refusal_of);
-                    refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
-                }
-                Plan::NeverSatisfiable { .. } => return None,
+        match answer(inner, &buckets, asks, now, patience) {
+            Answer::Granted(taken, parts) => {
+                buckets.extend(taken);
+                let inner = Arc::clone(inner);
+                Some(Taken::Granted(UnclaimedGrant::local(inner, parts, now, Basis::LocalShare)))
             }
+            Answer::Refused(retry) => Some(Taken::Refused(retry)),
+            Answer::Error(_) => None,
         }
-        if let Some(retry) = refusal {
-            return Some(Taken::Refused(retry));
-        }
-        buckets.extend(taken);
-        Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 
-    /// Computes the share as an outage would, outside of one: that there is none should be known before.
-    pub(crate) fn check(&self, inner: &Inner, entry: &Entry, now: Timestamp) {
-        if !matches!(inner.config.on_unavailable, OnUnavailable::Share(_) | OnUnavailable::EqualShare) {
+    /// Outside of an outage: answers one call as an outage would, and forgets the answer. So what answers in
+    /// an outage runs all the time, and that there is no share is known before.
+    pub(crate) fn rehearse(&self, inner: &Inner, entry: &Entry, now: Timestamp) {
+        if !inner.config.on_unavailable.is_share() {
             return;
         }
-        let Some(reading) = entry.reading() else { return };
-        let limit = *reading.bucket.limit();
-        let Share::None = Share::new(inner, entry, limit, now) else { return };
+        let Some(limit) = entry.limit() else { return };
+        let (share, cost) = (Payer::Named(entry.payer().cloned()), Some(limit.cost_per_call()));
+        let ask = Ask { dimension: entry.asked().clone(), cost, share };
+        let answer = answer(inner, &self.buckets.lock(), std::slice::from_ref(&ask), now, Duration::ZERO);
+        let (dimension, processes) = (&entry.dimension, entry.load.processes(now));
+        tracing::debug!(event = "unavailable.rehearsed", %dimension, ?processes, answer = answer.name());
+        let Answer::Error(NoAnswer::NoShare) = answer else { return };
+        let capacity = limit.capacity();
         let mut without = self.without.lock();
-        let line = (entry.dimension.clone(), reading.bucket.share().cloned());
-        if without.len() < MOST_TOLD && without.insert(line) {
-            let (capacity, processes) = (limit.capacity(), entry.load.processes(now));
-            tracing::warn!(event = "unavailable.no_share", dimension = %entry.dimension, %capacity, ?processes,
+        if without.len() < MOST_TOLD && without.insert((entry.dimension.clone(), entry.share.clone())) {
+            tracing::warn!(event = "unavailable.no_share", %dimension, %capacity, ?processes,
                 "if DynamoDB is out, calls of this dimension get the error: this process's share has no room for one \
                  call");
         }
@@ -233,6 +226,74 @@ impl Fallback {
             local.give_back(cost);
         }
     }
+}
+
+impl Answer {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Granted(..) => "granted",
+            Self::Refused(_) => "refused",
+            Self::Error(NoAnswer::Unknown) => "unknown",
+            Self::Error(NoAnswer::NoShare) => "no share",
+            Self::Error(NoAnswer::Cost) => "cost",
+        }
+    }
+}
+
+/// Returns the answer to `asks`, and what it leaves of the process's `buckets`.
+fn answer(
+    inner: &Inner,
+    buckets: &HashMap<LineKey, Local>,
+    asks: &[Ask],
+    now: Timestamp,
+    patience: Duration,
+) -> Answer {
+    let outage = inner.store.returns();
+    let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
+    for ask in asks {
+        let entry = inner.entry_for(ask);
+        // A share of an unknown limit cannot be computed.
+        let Some(reading) = entry.reading() else { return Answer::Error(NoAnswer::Unknown) };
+        let limit = *reading.bucket.limit();
+        let line = (entry.dimension.clone(), reading.bucket.share().cloned());
+        let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
+        let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);
+        let local = match (known, Share::new(inner, &entry, &reading.bucket, now)) {
+            (Some(local), Share::Of(here)) if *local.bucket.limit() == here => local.clone(),
+            // How many processes there are is not learned in an outage, and is forgotten in a long one.
+            (Some(local), Share::Unknown) if local.outage == outage => local.clone(),
+            (known, Share::Of(here)) => {
+                let part = Share::of_bucket(inner, &reading.bucket, here, now);
+                let part = Local::new(&entry, outage, part);
+                known.map_or(part.clone(), |known| part.with_spent_of(known, now))
+            }
+            (_, Share::Unknown) => return Answer::Error(NoAnswer::Unknown),
+            (_, Share::None) => return Answer::Error(NoAnswer::NoShare),
+        };
+        // The caller gets the error of the table, and after the outage that of its request.
+        let Ok(cost) = ask.cost_in(&limit) else { return Answer::Error(NoAnswer::Cost) };
+        match take_one(&local.bucket, Take { cost, now, patience }) {
+            Plan::Write(after) => {
+                let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
+                parts.push(Part {
+                    entry,
+                    cost,
+                    start_at,
+                    hold: Hold::Local,
+                    used: None,
+                    known_gone: false,
+                    borrower: None,
+                });
+                taken.push((line, Local { outage, bucket: after, ..local }));
+            }
+            Plan::Refuse(refusal_of) => {
+                let retry = refused(&ask.dimension, refusal_of);
+                refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
+            }
+            Plan::NeverSatisfiable { .. } => return Answer::Error(NoAnswer::Cost),
+        }
+    }
+    refusal.map_or(Answer::Granted(taken, parts), Answer::Refused)
 }
 
 fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {

@@ -29,17 +29,18 @@ struct Notes {
     is_denied: AtomicBool,
 }
 
-/// Counts the tokens of a part that a call was granted. Slots are counted when they come back.
+/// Counts the tokens of a part that a call was granted, also those that were borrowed: a process counts once
+/// for each share that it uses, not for those that it borrows of. Slots are counted when they come back.
 pub(crate) fn granted(inner: &Arc<Inner>, part: &Part) {
     if let Hold::Tokens { .. } = part.hold {
-        changed(inner, &part.entry, part.cost.amount());
+        changed(inner, part.payer(), part.cost.amount());
     }
 }
 
 /// Takes back what was counted of a part whose call was not made.
 pub(crate) fn not_used(inner: &Arc<Inner>, part: &Part) {
     if let Hold::Tokens { counts, .. } = part.hold {
-        changed(inner, &part.entry, Amount::ZERO.minus(counts));
+        changed(inner, part.payer(), Amount::ZERO.minus(counts));
     }
 }
 
@@ -52,7 +53,7 @@ pub(super) fn slots_back(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Cost, hel
 
 /// Counts a change of what was used: less than nothing if tokens came back.
 pub(super) fn changed(inner: &Arc<Inner>, entry: &Arc<Entry>, change: Amount) {
-    if !inner.config.note_use {
+    if !inner.config.note_use && !inner.config.on_unavailable.is_share() {
         return;
     }
     let noted = &entry.noted_use;
@@ -95,20 +96,25 @@ impl NextRound {
     }
 }
 
-/// Writes the notes of all buckets of which something was used, also of those whose last note failed. One
-/// after the other: nobody waits for them.
+/// Writes the notes of all buckets of which something was used, also of those whose last note failed, and
+/// rehearses an outage with each. One after the other: nobody waits for them.
 pub(crate) async fn write_all(inner: &Inner) {
     for entry in inner.cache.entries() {
-        write(inner, &entry).await;
+        let micros = &entry.noted_use.micros;
+        if micros.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        match inner.config.note_use {
+            true => write(inner, &entry).await,
+            false => micros.store(0, Ordering::Relaxed),
+        }
+        inner.fallback.rehearse(inner, &entry, inner.now());
     }
 }
 
-/// Notes what was used since the last note, if anything was.
+/// Notes what was used since the last note.
 async fn write(inner: &Inner, entry: &Entry) {
     let micros = &entry.noted_use.micros;
-    if micros.load(Ordering::Relaxed) == 0 {
-        return;
-    }
     let since = Timestamp::from_micros(entry.noted_use.since.load(Ordering::Relaxed));
     if inner.now().since(since) > USE_PERIOD * 2 {
         // The process was frozen, or its machine slept: that use is of a time that is no longer shown.
@@ -152,7 +158,6 @@ async fn try_to_write(inner: &Inner, entry: &Entry, used: Amount) -> Result<bool
                 entry.noted_use.counted_in.store(period_of_use(now), Ordering::Relaxed);
                 let processes = entry.apply_load(&row, now).processes(now);
                 entry.load.apply_processes(processes, now);
-                inner.fallback.check(inner, entry, now);
                 return Ok(true);
             }
             Written::ConditionFailed(row) => {

@@ -193,7 +193,7 @@ async fn settle_unmeasured(
         // What found no room, or was not charged, may be settled later.
         Ok(change) => {
             *counts = counted.minus(change);
-            noted_use::changed(inner, &part.entry, Amount::ZERO.minus(change));
+            noted_use::changed(inner, part.payer(), Amount::ZERO.minus(change));
             Ok(outcome(&part.entry, surplus, change))
         }
         Err(error) => {

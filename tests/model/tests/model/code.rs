@@ -11,6 +11,8 @@ use sluice_core::{
 };
 
 mod inline;
+mod order;
+mod shares;
 mod slot_rows;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);

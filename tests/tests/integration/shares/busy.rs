@@ -5,17 +5,16 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
 use sluice_history::{Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict};
 use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, TestClock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::{name, share};
+use super::writes::Paid;
+use super::{RPM, name, share};
 use crate::world::TABLE;
-
-const RPM: &str = "openai#rpm";
 
 /// Calls a second that the vendor allows.
 const ALLOWED: f64 = 50.0;
@@ -23,14 +22,14 @@ const ALLOWED: f64 = 50.0;
 /// A product: its share with the part that it is guaranteed; and in each phase, how many times that it asks
 /// for.
 #[derive(Clone, Copy)]
-struct Product {
-    share: &'static str,
+pub(super) struct Product {
+    pub(super) share: &'static str,
     part: f64,
     is_background: bool,
     factors: &'static [f64],
 }
 
-const CHANGING: [Product; 3] = [
+pub(super) const CHANGING: [Product; 3] = [
     product("search", 0.5, &[1.0, 0.0, 1.0, 30.0, 2.0, 1.0, 0.0, 0.0, 5.0, 1.0]),
     product("checkout", 0.3, &[0.0, 2.0, 1.0, 2.0, 30.0, 0.0, 2.0, 0.0, 2.0, 1.0]),
     product("batch", 0.1, &[30.0, 30.0, 1.0, 2.0, 2.0, 30.0, 30.0, 2.0, 0.0, 30.0]),
@@ -68,35 +67,39 @@ struct Outcome {
     began: Timestamp,
     /// For each product and phase.
     asked: Vec<Vec<u64>>,
-    requests: f64,
-    failed: f64,
+    paid: Paid,
     verdict: Verdict,
+}
+
+/// A modelled DynamoDB of which some requests fail, with a bucket that has a share for each product.
+pub(super) async fn shared_by(products: &[Product], burst: i32) -> (EmbeddedDynamo, Split) {
+    fastrand::seed(7);
+    let clock = TestClock::new(Timestamp::from_secs(1_800_000_000));
+    let dynamo = EmbeddedDynamo::with_clock(clock).unwrap();
+    dynamo.create_table(TABLE).await.unwrap();
+    let dynamo = dynamo.behind(&DynamoProfile::new(5));
+    let rate = Rate::per(Amount::from_tokens(50), Duration::from_secs(1)).unwrap();
+    let limit = Limit::rate(LimitType::Requests, Amount::from_tokens(burst), rate, Cost::ONE).unwrap();
+    let shared = |product: &Product| {
+        let share = share(product.share, &product.part.to_string());
+        DeclaredShare { background: product.is_background, ..share }
+    };
+    let shares: Vec<_> = products.iter().map(shared).collect();
+    let split = Split::new(limit, &shares).unwrap();
+    dynamo.client(TABLE).ops().apply_split(&Dimension::new(RPM).unwrap(), &split).await.unwrap();
+    dynamo.faults().draw(|_| match fastrand::u32(..1_000) {
+        0..5 => Some(Fault::LoseReply),
+        5..10 => Some(Fault::throttled()),
+        10..15 => Some(Fault::Delay(Duration::from_millis(300))),
+        _ => None,
+    });
+    dynamo.meter().reset();
+    (dynamo, split)
 }
 
 impl Busy {
     async fn run(&self) -> Outcome {
-        fastrand::seed(7);
-        let clock = TestClock::new(Timestamp::from_secs(1_800_000_000));
-        let dynamo = EmbeddedDynamo::with_clock(clock).unwrap();
-        dynamo.create_table(TABLE).await.unwrap();
-        let dynamo = dynamo.behind(&DynamoProfile::new(5));
-        let rate = Rate::per(Amount::from_tokens(50), Duration::from_secs(1)).unwrap();
-        let limit =
-            Limit::rate(LimitType::Requests, Amount::from_tokens(self.burst), rate, Cost::ONE).unwrap();
-        let shared = |product: &Product| {
-            let share = share(product.share, &product.part.to_string());
-            DeclaredShare { background: product.is_background, ..share }
-        };
-        let shares: Vec<_> = self.products.iter().map(shared).collect();
-        let split = sluice_core::Split::new(limit, &shares).unwrap();
-        dynamo.client(TABLE).ops().apply_split(&Dimension::new(RPM).unwrap(), &split).await.unwrap();
-        dynamo.faults().draw(|_| match fastrand::u32(..1_000) {
-            0..5 => Some(Fault::LoseReply),
-            5..10 => Some(Fault::throttled()),
-            10..15 => Some(Fault::Delay(Duration::from_millis(300))),
-            _ => None,
-        });
-        dynamo.meter().reset();
+        let (dynamo, split) = shared_by(self.products, self.burst).await;
         let calls = Arc::new(Mutex::new(Vec::new()));
         let history: History = Arc::new(Mutex::new(vec![promised(&split)]));
         let began = dynamo.clock().now();
@@ -116,20 +119,17 @@ impl Busy {
             let (product, of) = done.unwrap();
             asked[product] = of;
         }
-        let usage = dynamo.meter().total();
-        let failed = dynamo.meter().failed_writes();
         let calls = std::mem::take(&mut *calls.lock().unwrap());
+        let paid = Paid::of(dynamo.meter(), calls.len());
         let mut checker = Checker::new();
         checker.feed(Event::History(Header { request_micros: REQUEST_MICROS, ..Header::new(1) }));
         std::mem::take(&mut *history.lock().unwrap()).into_iter().for_each(|event| checker.feed(event));
-        let verdict = checker.finish();
-        #[allow(clippy::cast_precision_loss)]
-        Outcome { calls, began, asked, requests: usage.requests as f64, failed: failed as f64, verdict }
+        Outcome { calls, began, asked, paid, verdict: checker.finish() }
     }
 }
 
 /// The limit and its shares, as an event.
-fn promised(split: &sluice_core::Split) -> Event {
+fn promised(split: &Split) -> Event {
     let of = |limit: &Limit| {
         let rate = sluice_history::pico_per_sec(&limit.refill_rate().to_string()).unwrap();
         (limit.capacity().micros(), rate)
@@ -277,14 +277,12 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
             used = used.min(all);
         }
     }
-    let calls = result.calls.len() as f64;
     println!(
-        "{text}{processes} processes, burst {burst}: worst guarantee {:.1} %, least used {:.1} %, {:.2} requests and {:.2} \
-         failed writes a call, burst seen {:.1}",
+        "{text}{processes} processes, burst {burst}: worst guarantee {:.1} %, least used {:.1} %, a call: {}, burst \
+         seen {:.1}",
         worst * 100.0,
         used * 100.0,
-        result.requests / calls,
-        result.failed / calls,
+        result.paid,
         result.burst()
     );
     // These clocks are exact, and a start is in whole microseconds.

@@ -6,12 +6,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, RateReceipt, Settle, Timestamp};
-use sluice_table::HeardSince;
+use sluice_core::{Amount, Debt, RatePlanner, RateReceipt, Settle, Timestamp};
+use sluice_table::{HeardSince, Resend, Written};
 use tokio::time::sleep;
 
 use super::{Fallback, LineKey, Local};
+use crate::api::error::AcquireError;
+use crate::config::on_unavailable::OnUnavailable;
+use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::reading::{apply_read, known, parse, unknown};
 use crate::lane::settle::{self, SettleError};
 
 /// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
@@ -81,11 +85,19 @@ impl Charge {
 async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
     let cost = local.spent(inner.now())?;
     let (dimension, spent) = (&local.entry.dimension, cost.amount());
-    // As a call that has used all that it may beyond what it reserved: the cap on debts holds.
-    let counted = spent.plus(spent);
-    let receipt = RateReceipt::new(local.bucket.clone(), cost);
-    let settle = Settle { receipt, counted, surplus: Amount::ZERO.minus(spent) };
-    match settle::in_lane(inner, &local.entry, settle).await {
+    let is_of_whole = inner.config.on_unavailable == OnUnavailable::EqualShare
+        && local.entry.reading().is_some_and(|reading| reading.bucket.has_shares());
+    let charged = match is_of_whole {
+        true => charge_lines(inner, &local.entry, spent).await,
+        false => {
+            // As a call that has used all that it may beyond what it reserved: the cap on debts holds.
+            let counted = spent.plus(spent);
+            let receipt = RateReceipt::new(local.bucket.clone(), cost);
+            let settle = Settle { receipt, counted, surplus: Amount::ZERO.minus(spent) };
+            settle::in_lane(inner, &local.entry, settle).await
+        }
+    };
+    match charged {
         Ok(change) => {
             tracing::debug!(event = "unavailable.charged", %dimension, %spent, charged = %change.abs());
             None
@@ -97,6 +109,36 @@ async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
             None
         }
     }
+}
+
+/// Takes what a part of the whole limit granted from all lines of its bucket. Charged to its own line, it
+/// could be more than that line may owe, and the others would grant it again.
+async fn charge_lines(inner: &Inner, entry: &Entry, spent: Amount) -> Result<Amount, SettleError> {
+    let mut tries = inner.store.tries();
+    while tries.another() {
+        let bucket = known(inner, entry).await?.bucket;
+        if bucket.limit().is_concurrent() {
+            return Ok(Amount::ZERO);
+        }
+        let now = inner.patient.time().await.map_err(AcquireError::from)?;
+        let room = bucket.whole_level(now).plus(bucket.whole_limit().capacity()).max(Amount::ZERO);
+        let amount = match inner.config.debt {
+            Debt::Capped => spent.min(room),
+            Debt::Uncapped => spent,
+        };
+        let update = RatePlanner::new(&bucket).lower_whole(amount, now);
+        // Not idempotent: never sent again after an ambiguous reply.
+        match inner.patient.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
+            Written::Applied(row) => {
+                let after = parse(entry, &row);
+                after.into_iter().for_each(|after| entry.apply_write(Arc::new(after), inner.now()));
+                return Ok(amount);
+            }
+            Written::ConditionFailed(Some(row)) => drop(apply_read(inner, entry, &row)?),
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
+        }
+    }
+    Err(SettleError::Contended(entry.dimension.clone()))
 }
 
 /// Whether nothing was changed, for a reason that passes.

@@ -1,0 +1,203 @@
+//! What a grant of a share costs: for callers that are alone in their processes, and for those that meet in
+//! lanes. Each asks again as soon as it had its call, so that callers compete for every token.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use sluice_sdk::{Client, LimitError, Outcome};
+use sluice_testkit::{Meter, Operation};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::busy::{CHANGING, Product, shared_by};
+use super::{RPM, name};
+use crate::world::TABLE;
+
+/// Requests a grant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paid {
+    /// Also those whose replies were lost.
+    applied: f64,
+    failed: f64,
+    reads: f64,
+}
+
+impl Paid {
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn of(meter: &Meter, grants: usize) -> Self {
+        let of = |operation| meter.of(operation).requests;
+        let (failed, reads) = (meter.failed_writes(), of(Operation::GetItem) + of(Operation::BatchGetItem));
+        let applied = meter.total().requests - reads - failed;
+        let [applied, failed, reads] = [applied, failed, reads].map(|number| number as f64 / grants as f64);
+        Self { applied, failed, reads }
+    }
+
+    fn writes(self) -> f64 {
+        self.applied + self.failed
+    }
+}
+
+impl fmt::Display for Paid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { applied, failed, reads } = self;
+        write!(f, "{applied:.2} applied writes, {failed:.2} failed writes, {reads:.2} reads")
+    }
+}
+
+/// How a caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// It books its start.
+    Slot,
+    /// It asks, sleeps for the wait that its refusal tells, and asks again.
+    AfterRefusal,
+}
+
+/// Callers that ask again as soon as they had their call, in processes of one or of several.
+#[derive(Clone, Copy)]
+struct Loops {
+    processes: usize,
+    callers_each: usize,
+    waits: Waits,
+    /// Those of the bucket: the products', or none.
+    shares: &'static [Product],
+    /// Which of the three products ask in each phase.
+    phases: &'static [[bool; 3]],
+}
+
+/// A call: the process of its caller, when it was asked for, and when it started.
+type Call = (usize, Timestamp, Timestamp);
+
+struct Figures {
+    paid: Paid,
+    calls: Vec<Call>,
+}
+
+const PHASE: Duration = Duration::from_secs(10);
+const ALL: &[[bool; 3]] = &[[true; 3]; 4];
+/// A product that rests lends, and finds its part when it comes back.
+const RESTING: &[[bool; 3]] = &[
+    [true, true, true],
+    [false, true, true],
+    [true, false, true],
+    [true, true, false],
+    [false, false, true],
+];
+
+impl Loops {
+    async fn run(self) -> Figures {
+        let (dynamo, _) = shared_by(self.shares, 50).await;
+        let (calls, began) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let mut callers = JoinSet::new();
+        for process in 0..self.processes {
+            let product = process % CHANGING.len();
+            let settings = Client::builder(TABLE).share(name(CHANGING[product].share)).note_use(false);
+            let client = dynamo.client_with(settings);
+            for _ in 0..self.callers_each {
+                callers.spawn(self.asks(client.clone(), process, began, Arc::clone(&calls)));
+            }
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended.unwrap();
+        }
+        let calls = std::mem::take(&mut *calls.lock().unwrap());
+        Figures { paid: Paid::of(dynamo.meter(), calls.len()), calls }
+    }
+
+    async fn asks(self, client: Client, process: usize, began: Instant, calls: Arc<Mutex<Vec<Call>>>) {
+        let mut end = began;
+        for asking in self.phases {
+            end += PHASE;
+            while asking[process % CHANGING.len()] && Instant::now() < end {
+                let asked = client.now();
+                let start = match self.waits {
+                    Waits::Slot => {
+                        let slot = client.slot(RPM).max_wait(Duration::from_secs(30));
+                        slot.run(async |slot| Ok::<_, LimitError>(slot.start_at())).await.unwrap()
+                    }
+                    Waits::AfterRefusal => {
+                        while let Outcome::RetryIn(retry) = client.acquire(RPM).await.unwrap() {
+                            sleep(retry.wait()).await;
+                        }
+                        client.now()
+                    }
+                };
+                calls.lock().unwrap().push((process, asked, start));
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+impl Figures {
+    /// The time that all but one in a hundred of the calls waited less than; and what it would be if each
+    /// process gave its starts to its callers in the order in which they came.
+    fn waits_as_given_and_in_order(&self) -> [Duration; 2] {
+        let mut of_process: BTreeMap<usize, [Vec<Timestamp>; 2]> = BTreeMap::new();
+        for (process, asked, start) in &self.calls {
+            let [all_asked, starts] = of_process.entry(*process).or_default();
+            all_asked.push(*asked);
+            starts.push(*start);
+        }
+        let p99 = |mut waits: Vec<Duration>| {
+            waits.sort();
+            waits[waits.len() * 99 / 100]
+        };
+        let given = self.calls.iter().map(|(_, asked, start)| start.since(*asked)).collect();
+        let mut in_order = Vec::new();
+        for [mut asked, mut starts] in of_process.into_values() {
+            asked.sort();
+            starts.sort();
+            in_order.extend(starts.iter().zip(&asked).map(|(start, asked)| start.since(*asked)));
+        }
+        [p99(given), p99(in_order)]
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+async fn lone_and_in_lanes(callers: usize) {
+    for (phases, what) in [(ALL, "all ask"), (RESTING, "some rest")] {
+        let alone =
+            Loops { processes: callers, callers_each: 1, waits: Waits::Slot, shares: &CHANGING, phases };
+        let lanes = Loops { processes: 3, callers_each: callers / 3, ..alone };
+        let (alone_paid, in_lanes) = (alone.run().await.paid, lanes.run().await);
+        let waits = in_lanes.waits_as_given_and_in_order();
+        let lanes_paid = in_lanes.paid;
+        println!(
+            "{callers} callers, {what}, alone: {alone_paid}; in lanes: {lanes_paid}, 99 in 100 wait less \
+             than {waits:?} (as given, in order)"
+        );
+        assert!(alone_paid.writes() <= 1.5, "{what}: {alone_paid}");
+        assert!(lanes_paid.writes() < alone_paid.writes(), "{what}, in lanes: {lanes_paid}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_takes_one_and_a_half_writes_at_most_alone_and_fewer_in_lanes() {
+    lone_and_in_lanes(18).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes: task test:long"]
+async fn a_grant_takes_one_and_a_half_writes_at_most_of_72_callers_too() {
+    lone_and_in_lanes(72).await;
+}
+
+/// Callers that do not book come together when the wait is over that all of them were told, and one has the
+/// token. A share has fewer callers than the bucket.
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes: task test:long"]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+async fn callers_that_sleep_after_refusals_fail_more_alone_and_not_in_lanes() {
+    let (shares, phases): (&'static [Product], _) = (&CHANGING, ALL);
+    let alone = Loops { processes: 18, callers_each: 1, waits: Waits::AfterRefusal, shares, phases };
+    let lanes = Loops { processes: 3, callers_each: 6, ..alone };
+    let one_line = Loops { shares: &[], ..alone };
+    let (alone, lanes) = (alone.run().await.paid, lanes.run().await.paid);
+    let one_line = one_line.run().await.paid;
+    println!("after refusals, alone: {alone}; in lanes: {lanes}; alone, without shares: {one_line}");
+    assert!(alone.writes() <= one_line.writes() && lanes.writes() <= 1.1);
+}
