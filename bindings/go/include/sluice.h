@@ -18,7 +18,8 @@ typedef struct SluiceOperation SluiceOperation;
 // What operations are called on.
 typedef struct SluiceTarget SluiceTarget;
 
-// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must not block.
+// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must
+// not block.
 typedef void (*SluiceDone)(uintptr_t context, SluiceAnswer *answer);
 
 // Asks for credentials, in a thread of sluice, when they are needed. It must not block.
@@ -53,7 +54,8 @@ SluiceAnswer *sluice_estimator(const char *settings, uintptr_t length);
 // Otherwise `done` is told the answer later, once; free the operation after that.
 //
 // # Safety
-// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a pointer.
+// `target` is of this library and not freed; the texts point at their lengths in bytes; `ready` points at a
+// pointer.
 SluiceOperation *sluice_call(const SluiceTarget *target,
                              const char *name_text,
                              uintptr_t name_length,
@@ -66,7 +68,8 @@ SluiceOperation *sluice_call(const SluiceTarget *target,
                              uint32_t wait_ms,
                              SluiceAnswer **ready);
 
-// Cancels an operation: it gives back what it has, and `done` is told null, unless it was told the answer before.
+// Cancels an operation: it gives back what it has, and `done` is told null, unless it was told the answer
+// before.
 //
 // # Safety
 // `operation` is of `sluice_call` and not freed.
