@@ -203,11 +203,11 @@ impl Limit {
         Self { capacity, rate, cost_per_call: self.cost_per_call.max(other.cost_per_call), ..*self }
     }
 
-    /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency, whose
-    /// window is zero): refill rate and burst are lowered in proportion, and the burst keeps room for one call
-    /// of the default cost. `None` if it is not lower by at least a hundredth (a refill rate is often written
-    /// with few decimals), if nothing would flow back, or if a quota of a window is compared with calls at
-    /// once.
+    /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency,
+    /// whose window is zero): refill rate and burst are lowered in proportion, and the burst keeps room for
+    /// one call of the default cost. `None` if it is not lower by at least a hundredth (a refill rate is
+    /// often written with few decimals), if nothing would flow back, or if a quota of a window is compared
+    /// with calls at once.
     #[must_use]
     pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
         let one_call = self.cost_per_call.amount();

@@ -198,8 +198,7 @@ pub(crate) fn number(value: &str) -> AttributeValue {
     AttributeValue::N(value.into())
 }
 
-/// All of these if `SLUICE_TESTS=whole` asks for them, as CI does; otherwise the first, which takes the least
-/// time.
+/// All of these if `SLUICE_TESTS=whole` asks for them, as CI does; otherwise the first.
 pub(crate) fn all_or_first<T>(cases: &[T]) -> &[T] {
     let is_whole = std::env::var_os("SLUICE_TESTS").is_some_and(|tests| tests == "whole");
     if is_whole { cases } else { &cases[..1] }

@@ -7,8 +7,9 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::factor::Factor;
-use crate::plan::lines::{Since, lower_lines};
+use crate::plan::lines::{charge_lines, lower_lines};
 use crate::plan::rate::RatePlanner;
+use crate::plan::settle::Debt;
 use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -46,17 +47,32 @@ impl RatePlanner<'_> {
         let (level, rate) = (self.bucket().held_by_lines(now), self.bucket().whole_limit().refill_rate());
         let penalty = level.minus(factor.of(level));
         let penalty = longest.map_or(penalty, |longest| penalty.min(rate.accrued_ceil(longest)));
-        (level > Amount::ZERO).then(|| self.lower_whole(penalty, now))
+        (level > Amount::ZERO).then(|| match self.bucket().lines() {
+            None => self.lower(penalty, now),
+            Some(lines) => lower_lines(self.bucket(), lines, penalty, now),
+        })
     }
 
-    /// The write that takes `amount` from the whole bucket, below zero if need be: from each line in
-    /// proportion to its level. If no line has a level, the common line owes it.
+    /// What the whole bucket takes of `amount`, and the write, or `None` if that is nothing.
+    ///
+    /// Each line may be lowered to minus its capacity, and not further: its room is what it has above that.
+    /// Lines are charged in proportion to their rooms, so none owes much while others still grant. With
+    /// [`Debt::Uncapped`], what is above all rooms is taken too, in proportion to the capacities.
     #[must_use]
-    pub fn lower_whole(self, amount: Amount, now: Timestamp) -> Update {
-        match self.bucket().lines() {
-            None => self.lower(amount, now),
-            Some(lines) => lower_lines(self.bucket(), lines, amount, Since::Whatever, now),
-        }
+    pub fn charge_whole(self, amount: Amount, debt: Debt, now: Timestamp) -> Option<(Amount, Update)> {
+        let bucket = self.bucket();
+        let Some(lines) = bucket.lines() else {
+            let room = bucket.level(now).plus(bucket.limit().capacity()).max(Amount::ZERO);
+            let (taken, lowest) = match debt {
+                Debt::Capped => {
+                    let taken = amount.min(room);
+                    (taken, Some(bucket.tokens().minus(room.minus(taken))))
+                }
+                Debt::Uncapped => (amount, None),
+            };
+            return (taken > Amount::ZERO).then(|| (taken, self.lower_above(lowest, taken, now)));
+        };
+        charge_lines(bucket, lines, amount, debt, now)
     }
 
     /// The write that takes `amount` from the level, below zero if need be.

@@ -7,6 +7,7 @@ use std::time::Duration;
 mod batch;
 #[path = "../cases/mod.rs"]
 mod cases;
+mod charges;
 mod clocks;
 mod debts;
 mod foreign;

@@ -13,11 +13,11 @@ use super::{Step, check_windows, cost, refill, start, steps};
 
 const PARTS: [(&str, &str); 2] = [("search", "0.5"), ("batch", "0.2")];
 
-fn name(of: usize) -> Option<ShareName> {
+pub(super) fn name(of: usize) -> Option<ShareName> {
     PARTS.get(of).map(|(name, _)| ShareName::new(name).unwrap())
 }
 
-fn limits() -> impl Strategy<Value = Limit> {
+pub(super) fn limits() -> impl Strategy<Value = Limit> {
     (5_000_000_i64..100_000_000, 1_000_u64..100_000).prop_map(|(capacity, window_ms)| {
         let capacity = Amount::from_micros(capacity);
         let rate = Rate::per(capacity, Duration::from_millis(window_ms)).unwrap();
@@ -34,11 +34,11 @@ fn declared(parts: &[(&str, &str)]) -> Vec<DeclaredShare> {
     parts.iter().map(share).collect()
 }
 
-fn split(limit: Limit) -> Split {
+pub(super) fn split(limit: Limit) -> Split {
     Split::new(limit, &declared(&PARTS)).unwrap()
 }
 
-fn row(split: &Split, now: Timestamp) -> Item {
+pub(super) fn row(split: &Split, now: Timestamp) -> Item {
     let dimension = Dimension::new("openai#tpm").unwrap();
     Item::put_of(Bucket::full(dimension, *split.whole(), now).create_split(split))
 }
@@ -231,7 +231,7 @@ proptest! {
 
 /// A hundred tokens a minute: fifty for search, twenty for batch, thirty for all others. Each line has lost a
 /// token, so that none is full.
-fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
+pub(super) fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
     let capacity = Amount::from_tokens(100);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
     let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
@@ -242,7 +242,7 @@ fn used() -> (Item, Timestamp, Vec<RateReceipt>) {
 }
 
 /// Takes so many tokens from a line, which has them.
-fn taken(item: &mut Item, of: Option<ShareName>, tokens: i32, now: Timestamp) -> RateReceipt {
+pub(super) fn taken(item: &mut Item, of: Option<ShareName>, tokens: i32, now: Timestamp) -> RateReceipt {
     let cost = Cost::new(Amount::from_tokens(tokens)).unwrap();
     let bucket = item.bucket().seen_from(of.as_ref());
     let Plan::Write(planned) = RatePlanner::new(&bucket).plan(Take { cost, now, patience: Duration::ZERO })

@@ -76,6 +76,10 @@ pub(crate) struct BucketReading {
 }
 
 impl BucketReading {
+    fn new(bucket: Arc<Bucket>, now: Timestamp) -> Self {
+        Self { bucket, seen_at: now, read_at: now }
+    }
+
     /// Whether the limits in the reading may be long out of date.
     pub(crate) fn is_unread(&self, now: Timestamp) -> bool {
         self.bucket.limit().is_concurrent() && now.since(self.read_at) > UNREAD_AT_MOST
@@ -239,7 +243,7 @@ impl Known {
         let mut reading = self.reading.lock();
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
             self.notify_watch(&bucket, now);
-            *reading = Some(BucketReading { bucket, seen_at: now, read_at: now });
+            *reading = Some(BucketReading::new(bucket, now));
         }
         drop(reading);
         is_news.then(|| telemetry::cool_down_seen(self.label()));
@@ -249,7 +253,7 @@ impl Known {
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let is_news = self.has_new_cool_down(&bucket, now);
         self.notify_watch(&bucket, now);
-        *self.reading.lock() = Some(BucketReading { bucket, seen_at: now, read_at: now });
+        *self.reading.lock() = Some(BucketReading::new(bucket, now));
         // By now the bucket has a name in metrics.
         is_news.then(|| telemetry::cool_down_seen(self.label()));
     }

@@ -196,6 +196,7 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, I
         unclaimed_grants: Vec::new(),
         is_outdated: false,
         turns: entry.extensions.of(),
+        began: Instant::now(),
     };
     let others = || Others { crowd: entry.load.crowd(), next_look: next_look(inner, entry) };
     round::lead(inner, leader, Poll::default(), batch, others, || entry.doubt()).await;

@@ -62,6 +62,15 @@ const MOST_FAILED: u32 = 5;
 /// The pause before it tries to draw again.
 const DRAW_AGAIN: Duration = Duration::from_millis(50);
 
+/// When a process looked at a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// When it began to. Until its round is over, it may look at several readings.
+    pub(crate) began: Instant,
+    /// How old the reading is that it looks at.
+    pub(crate) age: Duration,
+}
+
 /// The turns of this process at one bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<State>);
@@ -123,8 +132,7 @@ impl State {
         may_draw && bucket.is_waited_for(now)
     }
 
-    /// Notes a reading of the row that is `age` old.
-    fn look(&mut self, bucket: &Bucket, age: Duration, is_free: bool) {
+    fn look(&mut self, bucket: &Bucket, look: Look, is_free: bool) {
         let (served, now) = (bucket.served(), Instant::now());
         let (admitted, still) = (bucket.admitted(), self.idle.filter(|idle| now - idle.last <= LONGEST_PACE));
         let still = still.filter(|idle| idle.admitted == admitted);
@@ -133,10 +141,10 @@ impl State {
         let last = self.last_look.replace(now);
         self.forget(served, now, last);
         let due = self.due.take().or(last);
-        if due.is_none_or(|due| now.saturating_duration_since(due) >= SHORTEST_LULL) {
-            (self.lull_ended, self.pace_from) = (Some(now), None);
+        if due.is_none_or(|due| look.began.saturating_duration_since(due) >= SHORTEST_LULL) {
+            (self.lull_ended, self.pace_from) = (Some(look.began), None);
         }
-        if let Some(read_at) = now.checked_sub(age) {
+        if let Some(read_at) = now.checked_sub(look.age) {
             self.measure(served, read_at);
         }
         self.pace = self.pace.filter(|(_, measured)| now - *measured < LONGEST_PACE);
@@ -201,18 +209,18 @@ impl State {
 
 impl Turns {
     /// How many of the `waiting` callers of this process may take a slot now, the first of which wants
-    /// `cost`, by a reading of the row that is `age` old.
+    /// `cost`.
     pub(crate) fn are_next(
         &self,
         bucket: &Bucket,
-        age: Duration,
+        look: Look,
         waiting: usize,
         cost: Amount,
         now: Timestamp,
     ) -> usize {
         let mut state = self.0.lock();
         let rooms = rooms(free(bucket, now), cost);
-        state.look(bucket, age, rooms > 0);
+        state.look(bucket, look, rooms > 0);
         (state.waiting, state.cost) = (waiting, cost);
         let reach = state.reach(bucket, rooms);
         let numbered = state.numbers.len().min(waiting);
@@ -278,7 +286,7 @@ impl Turns {
             Some((pace, _)) => pace,
             // Nobody was served since: at most one is, in as much time again.
             None => {
-                let from = state.pace_from.map_or(state.lull_ended?, |(_, from)| from);
+                let from = state.pace_from.map(|(_, from)| from).or(state.lull_ended)?;
                 1.0 / from.elapsed().as_secs_f64().max(0.001)
             }
         };

@@ -339,7 +339,12 @@ async fn observe_limit(
     }
     let now = inner.time().await?;
     // If limits take turns, as of several models behind one bucket, the lowest is kept for a while.
-    let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
+    // A note of slots says nothing about a quota of a window, nor the other way round.
+    let is_noted = |noted: VendorLimit| {
+        noted.window.is_zero() == window.is_zero()
+            && noted.limit <= vendors
+            && now.since(noted.at) < NOTED_AGAIN_AFTER
+    };
     if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit_at_vendor().capacity();
         telemetry::vendor_limit_lower(entry.label());

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, Debt, RatePlanner, RateReceipt, Settle, Timestamp};
+use sluice_core::{Amount, RatePlanner, RateReceipt, Settle, Timestamp};
 use sluice_table::{HeardSince, Resend, Written};
 use tokio::time::sleep;
 
@@ -85,11 +85,10 @@ impl Charge {
 async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
     let cost = local.spent(inner.now())?;
     let (dimension, spent) = (&local.entry.dimension, cost.amount());
-    let is_of_whole = inner.config.on_unavailable == OnUnavailable::EqualShare
-        && local.entry.reading().is_some_and(|reading| reading.bucket.has_shares());
-    let charged = match is_of_whole {
-        true => charge_lines(inner, &local.entry, spent).await,
-        false => {
+    let charged = match inner.config.on_unavailable {
+        // It was a part of all lines.
+        OnUnavailable::EqualShare => charge_whole(inner, &local.entry, spent).await,
+        _ => {
             // As a call that has used all that it may beyond what it reserved: the cap on debts holds.
             let counted = spent.plus(spent);
             let receipt = RateReceipt::new(local.bucket.clone(), cost);
@@ -112,8 +111,9 @@ async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
 }
 
 /// Takes what a part of the whole limit granted from all lines of its bucket. Charged to its own line, it
-/// could be more than that line may owe, and the others would grant it again.
-async fn charge_lines(inner: &Inner, entry: &Entry, spent: Amount) -> Result<Amount, SettleError> {
+/// could be more than that line may owe, and the others would grant it again. Returns what was taken: less if
+/// the cap on debts is reached.
+async fn charge_whole(inner: &Inner, entry: &Entry, spent: Amount) -> Result<Amount, SettleError> {
     let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
@@ -121,12 +121,8 @@ async fn charge_lines(inner: &Inner, entry: &Entry, spent: Amount) -> Result<Amo
             return Ok(Amount::ZERO);
         }
         let now = inner.patient.time().await.map_err(AcquireError::from)?;
-        let room = bucket.whole_level(now).plus(bucket.whole_limit().capacity()).max(Amount::ZERO);
-        let amount = match inner.config.debt {
-            Debt::Capped => spent.min(room),
-            Debt::Uncapped => spent,
-        };
-        let update = RatePlanner::new(&bucket).lower_whole(amount, now);
+        let charge = RatePlanner::new(&bucket).charge_whole(spent, inner.config.debt, now);
+        let Some((amount, update)) = charge else { return Ok(Amount::ZERO) };
         // Not idempotent: never sent again after an ambiguous reply.
         match inner.patient.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {

@@ -24,7 +24,7 @@ use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
-use crate::lane::turns::Turns;
+use crate::lane::turns::{Look, Turns};
 use crate::lane::unclaimed::{OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
@@ -40,6 +40,7 @@ pub(super) struct InlineBatch<'a> {
     pub(super) is_outdated: bool,
     /// Whose turn it is among the callers of all processes.
     pub(super) turns: Arc<Turns>,
+    pub(super) began: Instant,
 }
 
 /// A plan, with the positions of the callers that it is for.
@@ -163,7 +164,8 @@ impl InlineBatch<'_> {
             // Nobody has a turn, and the refusal says how long.
             return usize::MAX;
         }
-        self.turns.are_next(bucket, reading.age(now), 1 + waiting.count(), cost, now)
+        let look = Look { began: self.began, age: reading.age(now) };
+        self.turns.are_next(bucket, look, 1 + waiting.count(), cost, now)
     }
 
     fn plan(&self, reading: &BucketReading, now: Timestamp) -> InlineDraft {

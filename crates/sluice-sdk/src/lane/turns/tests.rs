@@ -7,8 +7,11 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const ONE: Amount = Amount::from_tokens(1);
-/// A reading of this moment.
-const FRESH: Duration = Duration::ZERO;
+
+/// A look at a reading of this moment.
+fn fresh() -> Look {
+    Look { began: Instant::now(), age: Duration::ZERO }
+}
 
 struct Map(BTreeMap<&'static str, Operand>);
 
@@ -59,7 +62,7 @@ fn with_callers(numbers: impl IntoIterator<Item = i64>, waiting: usize) -> Turns
 #[tokio::test(start_paused = true)]
 async fn callers_take_slots_in_the_order_of_their_numbers() {
     let turns = with([12, 13, 20]);
-    let next = |free, served| turns.are_next(&bucket(free, served, true), FRESH, 3, ONE, NOW);
+    let next = |free, served| turns.are_next(&bucket(free, served, true), fresh(), 3, ONE, NOW);
     assert_eq!(
         [next(0, 12), next(1, 11), next(1, 12), next(2, 12), next(8, 12), next(9, 12)],
         [0, 0, 1, 2, 2, 3]
@@ -70,13 +73,13 @@ async fn callers_take_slots_in_the_order_of_their_numbers() {
 #[tokio::test(start_paused = true)]
 async fn who_has_no_number_comes_after_those_that_wait_and_at_once_where_nobody_waits() {
     let turns = with([]);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
-    assert_eq!(turns.are_next(&bucket(5, 0, false), FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), fresh(), 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(5, 0, false), fresh(), 1, ONE, NOW), 1);
     // One that could not draw takes as before.
     turns.have_drawn(Ok(None), 1);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), fresh(), 1, ONE, NOW), 1);
     advance(WITHOUT_NUMBERS + Duration::from_millis(1)).await;
-    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(5, 0, true), fresh(), 1, ONE, NOW), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,11 +90,15 @@ async fn a_draw_that_failed_a_few_times_is_no_reason_to_pass_others() {
         assert_eq!(turns.begin_to_draw(1), Some(1));
         turns.have_drawn(Err(failed()), 1);
         assert_eq!(turns.begin_to_draw(1), None, "not at once again");
-        assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&bucket(5, 0, true), fresh(), 1, ONE, NOW), 0);
         advance(DRAW_AGAIN).await;
     }
     turns.have_drawn(Err(failed()), 1);
-    assert_eq!(turns.are_next(&bucket(5, 0, true), FRESH, 1, ONE, NOW), 1, "and in the end it takes without");
+    assert_eq!(
+        turns.are_next(&bucket(5, 0, true), fresh(), 1, ONE, NOW),
+        1,
+        "and in the end it takes without"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +106,7 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
 {
     let turns = with([5]);
     let idle = bucket(1, 0, true);
-    let look = || turns.are_next(&idle, FRESH, 1, ONE, NOW);
+    let look = || turns.are_next(&idle, fresh(), 1, ONE, NOW);
     assert_eq!(look(), 0);
     for _ in 0..2 {
         advance(GRACE).await;
@@ -109,10 +116,10 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
     assert_eq!(look(), 1, "for eight");
     let over = Serves { numbers: 6, passes_over: true };
     assert_eq!(turns.serves(&idle, 0, ONE, NOW), over, "and the five before it are passed over");
-    assert_eq!(turns.are_next(&bucket(1, 1, true), FRESH, 1, ONE, NOW), 0, "somebody was served");
+    assert_eq!(turns.are_next(&bucket(1, 1, true), fresh(), 1, ONE, NOW), 0, "somebody was served");
     // A process whose turn is far looks rarely. Nobody was served between its looks, so the slots were free.
     advance(GRACE * 10).await;
-    assert_eq!(turns.are_next(&bucket(1, 1, true), FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(1, 1, true), fresh(), 1, ONE, NOW), 1);
     assert_eq!(with([i64::MAX - 1]).0.lock().reach(&bucket(1, 0, true), 1), 1);
 }
 
@@ -120,7 +127,7 @@ async fn slots_that_nobody_takes_are_for_twice_as_many_after_each_grace_and_only
 async fn numbers_that_the_first_of_a_write_passes_over_count_once() {
     let turns = with(1_000..1_004);
     let idle = bucket(4, 0, true);
-    while turns.are_next(&idle, FRESH, 4, ONE, NOW) < 4 {
+    while turns.are_next(&idle, fresh(), 4, ONE, NOW) < 4 {
         advance(GRACE).await;
     }
     assert_eq!([0, 1, 2, 3].map(|at| turns.serves(&idle, at, ONE, NOW).numbers), [1_001, 1, 1, 1]);
@@ -132,10 +139,10 @@ async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
     let turns = with([1_000_000_000_000]);
     let idle = bucket(3, 0, true);
     for _ in 0..MOST_WIDENED {
-        assert_eq!(turns.are_next(&idle, FRESH, 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&idle, fresh(), 1, ONE, NOW), 0);
         advance(GRACE).await;
     }
-    assert_eq!(turns.are_next(&idle, FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&idle, fresh(), 1, ONE, NOW), 1);
     assert_eq!(turns.serves(&idle, 0, ONE, NOW).numbers, u32::MAX);
 }
 
@@ -143,9 +150,9 @@ async fn counts_that_are_far_apart_are_no_reason_to_wait_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn numbers_of_a_count_that_is_gone_are_forgotten() {
     let turns = with([50_000]);
-    turns.are_next(&bucket(0, 49_000, true), FRESH, 1, ONE, NOW);
+    turns.are_next(&bucket(0, 49_000, true), fresh(), 1, ONE, NOW);
     let busy = |served| {
-        assert_eq!(turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW), 0);
+        assert_eq!(turns.are_next(&bucket(0, served, true), fresh(), 1, ONE, NOW), 0);
         turns.begin_to_draw(1)
     };
     assert_eq!(busy(3), None);
@@ -155,7 +162,7 @@ async fn numbers_of_a_count_that_is_gone_are_forgotten() {
     advance(FALLEN_FOR).await;
     assert_eq!(busy(600), Some(1));
     turns.have_drawn(Ok(Some(660)), 1);
-    assert_eq!(turns.are_next(&bucket(1, 659, true), FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&bucket(1, 659, true), fresh(), 1, ONE, NOW), 1);
 }
 
 /// The bucket's row was made again before this process first looked, and the load row after it had drawn.
@@ -171,11 +178,11 @@ async fn a_draw_below_the_numbers_that_are_held_replaces_them() {
 #[tokio::test(start_paused = true)]
 async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_grant_counts_them() {
     let turns = with([3, 4, 5]);
-    assert_eq!(turns.are_next(&bucket(0, 3, true), FRESH, 1, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(0, 3, true), fresh(), 1, ONE, NOW), 0);
     assert_eq!((turns.begin_to_draw(2), turns.begin_to_draw(4)), (None, Some(1)), "two have left");
     turns.end_draw();
     let row = bucket(1, 3, true);
-    assert_eq!(turns.are_next(&row, FRESH, 1, ONE, NOW), 1);
+    assert_eq!(turns.are_next(&row, fresh(), 1, ONE, NOW), 1);
     // Nobody else counts them: no condition is needed.
     assert_eq!(turns.serves(&row, 0, ONE, NOW), Serves { numbers: 3, passes_over: false });
     assert_eq!(with_callers([3, 7, 8], 1).0.lock().left_over(8), 1, "others have passed over 7");
@@ -183,7 +190,7 @@ async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_gra
     assert_eq!(turns.begin_to_draw(2), Some(2), "no number is left over");
     turns.have_drawn(Ok(Some(9)), 2);
     assert_eq!(turns.0.lock().numbers, [7, 8]);
-    assert_eq!(turns.are_next(&bucket(2, 7, true), FRESH, 2, ONE, NOW), 2);
+    assert_eq!(turns.are_next(&bucket(2, 7, true), fresh(), 2, ONE, NOW), 2);
     assert_eq!(turns.serves(&bucket(2, 7, true), 1, ONE, NOW).numbers, 1, "they count once");
 }
 
@@ -191,9 +198,9 @@ async fn numbers_of_callers_that_left_are_for_those_that_come_until_the_next_gra
 #[tokio::test(start_paused = true)]
 async fn numbers_that_were_passed_over_while_nobody_waited_here_are_no_turn() {
     let turns = with([3, 4, 900]);
-    turns.are_next(&bucket(0, 3, true), FRESH, 3, ONE, NOW);
+    turns.are_next(&bucket(0, 3, true), fresh(), 3, ONE, NOW);
     advance(AWAY).await;
-    assert_eq!(turns.are_next(&bucket(2, 800, true), FRESH, 3, ONE, NOW), 0);
+    assert_eq!(turns.are_next(&bucket(2, 800, true), fresh(), 3, ONE, NOW), 0);
     assert_eq!(turns.0.lock().numbers, [900]);
 }
 
@@ -223,7 +230,7 @@ async fn a_count_that_is_wrong_becomes_right_while_callers_are_served() {
                 let row = bucket(3, served, true);
                 fastrand::shuffle(&mut callers);
                 if let Some(next) =
-                    callers.iter().position(|turns| turns.are_next(&row, FRESH, 1, ONE, NOW) == 1)
+                    callers.iter().position(|turns| turns.are_next(&row, fresh(), 1, ONE, NOW) == 1)
                 {
                     callers.swap(0, next);
                     break row;
@@ -258,7 +265,7 @@ async fn wait_in_a_crowd(turns: &Turns, served: i64, a_second: i64, secs: u64) -
     loop {
         let time = began.elapsed();
         let served = served + i64::try_from(time.as_millis()).unwrap() * a_second / 1_000;
-        turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW);
+        turns.are_next(&bucket(0, served, true), fresh(), 1, ONE, NOW);
         if time == end {
             return served;
         }
@@ -286,12 +293,13 @@ async fn what_was_served_in_a_lull_is_no_pace() {
     turns.were_served(1);
     advance(Duration::from_secs(2)).await;
     turns.have_drawn(Ok(Some(served + 101)), 1);
-    turns.are_next(&bucket(0, served, true), Duration::from_secs(2), 1, ONE, NOW);
+    let look = Look { age: Duration::from_secs(2), ..fresh() };
+    turns.are_next(&bucket(0, served, true), look, 1, ONE, NOW);
     for after in [5, 25, 50, 270] {
         advance(Duration::from_millis(after)).await;
         turns.are_next(
             &bucket(0, served + 40 + i64::try_from(after).unwrap() / 50, true),
-            FRESH,
+            fresh(),
             1,
             ONE,
             NOW,
@@ -308,9 +316,9 @@ async fn the_pace_is_kept_over_a_lull_in_which_nobody_was_served() {
     let served = wait_in_a_crowd(&turns, 9_000, 400, 2).await;
     next_look(&turns, served);
     advance(Duration::from_secs(3)).await;
-    turns.are_next(&bucket(0, served, true), FRESH, 1, ONE, NOW);
+    turns.are_next(&bucket(0, served, true), fresh(), 1, ONE, NOW);
     advance(Duration::from_millis(5)).await;
-    turns.are_next(&bucket(0, served + 1, true), FRESH, 1, ONE, NOW);
+    turns.are_next(&bucket(0, served + 1, true), fresh(), 1, ONE, NOW);
     let pause = next_look(&turns, 9_940);
     assert!((39..=60).contains(&pause), "a third of 59 at 400 a second: {pause} ms");
 }
@@ -323,10 +331,29 @@ async fn a_pace_that_nobody_measured_for_four_seconds_is_unknown() {
     for _ in 0..2 {
         turns.were_served(1);
         advance(Duration::from_secs(3)).await;
-        turns.are_next(&bucket(5, served, false), FRESH, 1, ONE, NOW);
+        turns.are_next(&bucket(5, served, false), fresh(), 1, ONE, NOW);
     }
     turns.have_drawn(Ok(Some(served + 61)), 1);
     advance(Duration::from_millis(50)).await;
     let pause = next_look(&turns, served);
     assert!(pause >= 390, "a pace of 400 a second would make it {} ms: {pause} ms", 59 * 1000 / 400 / 3);
+}
+
+/// A read takes 150 ms: each round looks at what was known, and then at the reply.
+#[tokio::test(start_paused = true)]
+async fn a_slow_read_is_no_lull() {
+    let turns = with([10_000]);
+    let (read, began) = (Duration::from_millis(150), Instant::now());
+    let mut known = (0, Instant::now());
+    while began.elapsed() < Duration::from_secs(5) {
+        let round = Instant::now();
+        let look = |read_at: Instant| Look { began: round, age: read_at.elapsed() };
+        turns.are_next(&bucket(0, known.0, true), look(known.1), 1, ONE, NOW);
+        advance(read).await;
+        known = (i64::try_from(began.elapsed().as_millis()).unwrap() / 50, Instant::now());
+        turns.are_next(&bucket(0, known.0, true), look(known.1), 1, ONE, NOW);
+        advance(turns.next_look(&bucket(0, 9_940, true), NOW).unwrap()).await;
+    }
+    let pause = next_look(&turns, 9_940);
+    assert!((390..=610).contains(&pause), "60 before it, at 20 a second: {pause} ms");
 }

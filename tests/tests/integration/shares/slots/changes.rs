@@ -55,7 +55,7 @@ async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
 /// Its callers keep coming, from a process that has met the share.
 #[tokio::test(start_paused = true)]
 async fn a_share_is_removed_while_it_is_used_and_its_callers_find_the_common_line() {
-    for kind in all_or_first(&[Kind::Inline, Kind::Rows]).iter().copied() {
+    for kind in all_or_first(&[Kind::Rows, Kind::Inline]).iter().copied() {
         let world = shared(kind).await;
         let search = world.client_with(|settings| settings.share(name("search")));
         let ends = Instant::now() + Duration::from_secs(40);
