@@ -11,23 +11,20 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	sluice "github.com/OWNER/sluice/bindings/go"
+	"github.com/OWNER/sluice/bindings/go/sluicetest"
 )
 
-// vendor is one of chat completions on this machine, which judges for itself: a bucket of requests, as its own limit.
+// vendor is one of chat completions on this machine, which does what each request tells it to.
 type vendor struct {
 	*httptest.Server
-	mutex     sync.Mutex
-	calls     int
-	refused   int
-	capacity  float64
-	perSecond float64
-	level     float64
-	at        time.Time
-	next      func(http.ResponseWriter)
+	mutex sync.Mutex
+	calls int
+	next  func(http.ResponseWriter)
 }
 
 const usage = `{"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50}`
@@ -42,24 +39,6 @@ func newVendor(t *testing.T) *vendor {
 	return v
 }
 
-func (v *vendor) isRefused() bool {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.calls++
-	if v.capacity == 0 {
-		return false
-	}
-	now := time.Now()
-	v.level = math.Min(v.capacity, v.level+now.Sub(v.at).Seconds()*v.perSecond)
-	v.at = now
-	if v.level < 1 {
-		v.refused++
-		return true
-	}
-	v.level--
-	return false
-}
-
 func (v *vendor) answer(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Stream        bool   `json:"stream"`
@@ -69,19 +48,15 @@ func (v *vendor) answer(w http.ResponseWriter, r *http.Request) {
 		} `json:"stream_options"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&asked)
-	isRefused := v.isRefused()
 	w.Header().Set("Content-Type", "application/json")
 	v.mutex.Lock()
+	v.calls++
 	next := v.next
 	v.next = nil
 	v.mutex.Unlock()
 	switch {
 	case next != nil:
 		next(w)
-	case isRefused:
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprint(w, `{"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}`)
 	case asked.User == "hang up":
 		panic(http.ErrAbortHandler)
 	case asked.Stream:
@@ -103,8 +78,12 @@ func (v *vendor) answer(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *vendor) chat(ctx context.Context, through http.RoundTripper, more string) (*http.Response, error) {
+	return chat(ctx, v.URL+"/v1", through, more)
+}
+
+func chat(ctx context.Context, base string, through http.RoundTripper, more string) (*http.Response, error) {
 	body := `{"model": "m", "max_tokens": 400, "messages": [{"role": "user", "content": "Hello"}]` + more + `}`
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, v.URL+"/v1/chat/completions", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -275,35 +254,45 @@ func TestATransportWithoutAClientSaysSo(t *testing.T) {
 	}
 }
 
+// The demo's vendor judges by its own books.
 func TestTheVendorRefusesManyCallsWithoutTheLimiterAndNoneWithIt(t *testing.T) {
-	v, a := newVendor(t), newAcme(t)
-	run := func(through http.RoundTripper) int {
-		v.mutex.Lock()
-		v.refused, v.capacity, v.perSecond, v.level, v.at = 0, 10, 20, 10, time.Now()
-		v.mutex.Unlock()
+	sandbox := sluicetest.Start(t, sluicetest.Options{Vendors: true})
+	own, err := sluice.FromEnv(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close(t.Context())
+	base := sandbox.Variables["OPENAI_BASE_URL"]
+	refused := func(through http.RoundTripper) (refused int64) {
 		var calls sync.WaitGroup
-		for range 50 {
+		var count atomic.Int64
+		for n := range 80 {
 			calls.Add(1)
 			go func() {
 				defer calls.Done()
-				if response, err := v.chat(t.Context(), through, ""); err == nil {
-					_, _ = io.Copy(io.Discard, response.Body)
-					response.Body.Close()
+				more := ""
+				if n%2 == 1 {
+					more = `, "stream": true`
+				}
+				response, err := chat(t.Context(), base, through, more)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				if response.StatusCode == http.StatusTooManyRequests {
+					count.Add(1)
 				}
 			}()
 		}
 		calls.Wait()
-		return v.refused
+		return count.Load()
 	}
-	if refused := run(http.DefaultTransport); refused < 20 {
+	if refused := refused(&sluice.Transport{Client: own, Vendor: "openai", AskUsage: true}); refused != 0 {
 		t.Fatal(refused)
 	}
-	// A little below the vendor's own limit: calls arrive unevenly.
-	limit := sluice.Limit{Type: "requests", Capacity: 5, Refill: 19, Per: time.Second}
-	if _, err := client.Ops().ApplyLimit(t.Context(), a.name+"#rpm", limit); err != nil {
-		t.Fatal(err)
-	}
-	if refused := run(a.transport()); refused != 0 {
+	if refused := refused(http.DefaultTransport); refused < 20 {
 		t.Fatal(refused)
 	}
 }

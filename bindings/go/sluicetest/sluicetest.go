@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-var (
-	endpoint = regexp.MustCompile(`SLUICE_ENDPOINT_URL=(\S+)`)
-	advanced = regexp.MustCompile(`(advanced)`)
-)
+var advanced = regexp.MustCompile(`(advanced)`)
+
+// vendors are the variables by which the packages of these vendors find those of the sandbox, in the order in which it
+// prints them.
+var vendors = []string{"OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"}
 
 const longestStart = 30 * time.Second
 
@@ -43,6 +44,9 @@ type Options struct {
 	Command string
 	// Faults is the part of the requests that are throttled, lost, late, or applied without a reply.
 	Faults float64
+	// Vendors serves vendors too, which answer 429 above their limits, and has buckets for them. The packages of OpenAI
+	// and Anthropic call them by the variables OPENAI_BASE_URL and ANTHROPIC_BASE_URL.
+	Vendors bool
 }
 
 // Start starts a sandbox for a test, and sets the variables by which sluice.FromEnv finds it. The sandbox ends with the
@@ -71,6 +75,11 @@ func Run(options ...Options) (*Sandbox, error) {
 	if of.Faults > 0 {
 		arguments = append(arguments, "--faults", fmt.Sprint(of.Faults))
 	}
+	variables := []string{"SLUICE_ENDPOINT_URL"}
+	if of.Vendors {
+		arguments = append(arguments, "--vendors")
+		variables = append(variables, vendors...)
+	}
 	process := exec.Command(command, arguments...)
 	process.Stderr = os.Stderr
 	input, err := process.StdinPipe()
@@ -91,16 +100,18 @@ func Run(options ...Options) (*Sandbox, error) {
 			sandbox.printed <- lines.Text()
 		}
 	}()
-	url, err := sandbox.expect(endpoint, longestStart)
-	if err != nil {
-		sandbox.Stop()
-		return nil, err
-	}
 	sandbox.Variables = map[string]string{
 		"SLUICE_ENV":            "sandbox",
-		"SLUICE_ENDPOINT_URL":   url,
 		"AWS_ACCESS_KEY_ID":     "sandbox",
 		"AWS_SECRET_ACCESS_KEY": "sandbox",
+	}
+	for _, name := range variables {
+		url, err := sandbox.expect(regexp.MustCompile(name+`=(\S+)`), longestStart)
+		if err != nil {
+			sandbox.Stop()
+			return nil, err
+		}
+		sandbox.Variables[name] = url
 	}
 	return sandbox, nil
 }

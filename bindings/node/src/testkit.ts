@@ -21,8 +21,13 @@ export interface SandboxOptions {
   command?: string;
   /** The part of the requests that are throttled, lost, late, or applied without a reply. */
   faults?: number;
+  /** Serve vendors too, which answer 429 above their limits, and have buckets for them. The packages `openai` and
+   * `@anthropic-ai/sdk` call them by the variables `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`. */
+  vendors?: boolean;
 }
 
+/** In the order in which the sandbox prints them. */
+const VENDORS = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"];
 const LONGEST_START_MS = 30_000;
 const LONGEST_ANSWER_MS = 10_000;
 /** How long a client answers a refusal from memory, and a little more. */
@@ -32,8 +37,12 @@ const MEMORY_MS = 1_100;
 export async function startSandbox({
   command = process.env.SLUICE_COMMAND ?? "sluice",
   faults = 0,
+  vendors = false,
 }: SandboxOptions = {}): Promise<Sandbox> {
   const args = ["sandbox", "--port", "0", "--control", ...(faults > 0 ? ["--faults", `${faults}`] : [])];
+  if (vendors) {
+    args.push("--vendors");
+  }
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise<string>((resolve) => {
     child.once("error", (error) => resolve(String(error)));
@@ -68,16 +77,19 @@ export async function startSandbox({
     child.kill("SIGTERM");
     await ended;
   };
-  const endpoint = await printed(/SLUICE_ENDPOINT_URL=(\S+)/, LONGEST_START_MS).catch(async (error) => {
+  const names = ["SLUICE_ENDPOINT_URL", ...(vendors ? VENDORS : [])];
+  // All at once: the lines come together.
+  const urls = names.map(async (name) => [name, await printed(new RegExp(`${name}=(\\S+)`), LONGEST_START_MS)]);
+  const found = await Promise.all(urls).catch(async (error) => {
     await stop();
     throw error;
   });
   return {
     variables: {
       SLUICE_ENV: "sandbox",
-      SLUICE_ENDPOINT_URL: endpoint,
       AWS_ACCESS_KEY_ID: "sandbox",
       AWS_SECRET_ACCESS_KEY: "sandbox",
+      ...Object.fromEntries(found),
     },
     async advance(byMs) {
       if (!(byMs >= 0)) {

@@ -22,7 +22,7 @@ after(() => vendor.stop());
 beforeEach(async () => {
   made += 1;
   acme = `acme${made}`;
-  Object.assign(vendor, { calls: 0, refused: 0, mostAtOnce: 0, limit: undefined });
+  Object.assign(vendor, { calls: 0, mostAtOnce: 0 });
 });
 
 /** The buckets of a vendor of its own. */
@@ -183,25 +183,6 @@ test("calls that are no calls of a model, and a Request with a body, are read as
   await become(1, 50, 0);
 });
 
-for (const [name, calls] of [
-  ["openai", (fetch) => openai(fetch, { maxRetries: 0 }).chat.completions],
-  ["anthropic", (fetch) => new Anthropic({ apiKey: "k", baseURL: vendor.url, fetch, maxRetries: 0 }).messages],
-]) {
-  test(`the vendor refuses many calls of ${name} without the limiter, and none with it`, async () => {
-    const run = async (fetch) => {
-      vendor.refused = 0;
-      vendor.allow(10, 20);
-      const of = calls(fetch);
-      const ended = await Promise.allSettled(Array.from({ length: 50 }, () => of.create(asked)));
-      return [vendor.refused, ended.filter(({ status }) => status === "fulfilled").length];
-    };
-    assert((await run(globalThis.fetch))[0] > 20);
-    // A little below the vendor's own limit: calls arrive unevenly.
-    await world.client.ops.applyLimit(`${acme}#rpm`, { type: "requests", capacity: 5, refill: 19, perMs: 1_000 });
-    assert.deepEqual(await run(limited()), [0, 50]);
-  });
-}
-
 /** A model of the AI SDK. */
 const model = (fetch) => createOpenAI({ apiKey: "k", baseURL: `${vendor.url}/v1`, fetch }).chat("m");
 
@@ -238,14 +219,4 @@ test("the AI SDK's own retries are admitted, and a stream that is left gives its
     stop.abort();
   }
   await eventually("the slot is back", async () => (await level(`${acme}#concurrent`)) === 2);
-});
-
-test("the vendor refuses none of the AI SDK's calls behind the limiter", async () => {
-  // A little below the vendor's own limit.
-  await declare({ type: "requests", capacity: 3, refill: 19, perMs: 20_000 }, "rpm", acme);
-  vendor.allow(4, 1);
-  const call = () => generateText({ model: model(limited({ patienceMs: 20_000 })), prompt: "Hello" });
-  const replies = await Promise.all(Array.from({ length: 6 }, call));
-  assert.equal(replies.length, 6);
-  assert.equal(vendor.refused, 0);
 });

@@ -1,4 +1,4 @@
-// A vendor of chat completions on this machine, which judges for itself: a bucket of requests, as its own limit.
+// A vendor of chat completions on this machine, which does what each request tells it to.
 
 import { createServer } from "node:http";
 
@@ -15,15 +15,10 @@ const MESSAGE = {
 
 export class Vendor {
   calls = 0;
-  refused = 0;
   atOnce = 0;
   mostAtOnce = 0;
   /** Replies to give instead, once each: status, headers, body. */
   next = [];
-  /** Tokens and their refill a second; no limit by default. */
-  limit = undefined;
-  #level = 0;
-  #at = performance.now();
 
   static async start() {
     const vendor = new Vendor();
@@ -36,25 +31,6 @@ export class Vendor {
   stop() {
     this.server.closeAllConnections();
     this.server.close();
-  }
-
-  allow(capacity, perSecond) {
-    [this.limit, this.#level, this.#at] = [{ capacity, perSecond }, capacity, performance.now()];
-  }
-
-  #isRefused() {
-    if (this.limit === undefined) {
-      return false;
-    }
-    const now = performance.now();
-    const { capacity, perSecond } = this.limit;
-    this.#level = Math.min(capacity, this.#level + ((now - this.#at) / 1_000) * perSecond);
-    this.#at = now;
-    if (this.#level < 1) {
-      return true;
-    }
-    this.#level -= 1;
-    return false;
   }
 
   async #answer(request, response) {
@@ -72,11 +48,6 @@ export class Vendor {
     const next = this.next.shift();
     if (next !== undefined) {
       return this.#send(response, ...next);
-    }
-    if (this.#isRefused()) {
-      this.refused += 1;
-      const error = { message: "slow down", type: "requests", code: "rate_limit_exceeded" };
-      return this.#send(response, 429, { "retry-after": "1" }, { error });
     }
     if (asked.user === "hang up") {
       return request.socket.destroy();

@@ -38,26 +38,6 @@ class Vendor(ThreadingHTTPServer):
         self.most_at_once = 0
         self.at_once = 0
         self.may_go_on = threading.Event()
-        self.refused = 0
-        self._limit: tuple[float, float] | None = None
-        self._level, self._at = 0.0, time.monotonic()
-
-    def allow(self, capacity: float, per_second: float) -> None:
-        """From now on it judges for itself: a bucket of requests, as its own limit."""
-        self._limit, self._level, self._at = (capacity, per_second), capacity, time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether a request is above its limit. With the lock."""
-        if self._limit is None:
-            return False
-        (capacity, per_second), now = self._limit, time.monotonic()
-        self._level = min(capacity, self._level + (now - self._at) * per_second)
-        self._at = now
-        if self._level < 1:
-            self.refused += 1
-            return True
-        self._level -= 1
-        return False
 
     @property
     def base_url(self) -> str:
@@ -88,9 +68,8 @@ class Handler(BaseHTTPRequestHandler):
             vendor.encodings.append(self.headers.get("accept-encoding", ""))
             vendor.at_once += 1
             vendor.most_at_once = max(vendor.most_at_once, vendor.at_once)
-            is_over = vendor.is_over()
         try:
-            self._act(asked, "refuse" if is_over else _act_of(asked))
+            self._act(asked, _act_of(asked))
         finally:
             with vendor.lock:
                 vendor.at_once -= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Iterator
@@ -162,31 +161,3 @@ async def test_a_stream_that_is_left_gives_its_slot_back(vendor: Vendor, buckets
         assert buckets.now()[2] == 1
     assert buckets.become(3, 3 * RESERVED, 0)
     vendor.may_go_on.set()
-
-
-@pytest.mark.parametrize("package", ["openai", "anthropic"])
-async def test_the_vendor_refuses_many_calls_without_the_limiter_and_none_with_it(
-    vendor: Vendor, client: sluice.Client, declare: Declare, package: str
-) -> None:
-    buckets = Buckets(client, declare)
-
-    async def refused(limited: bool) -> int:
-        vendor.refused = 0
-        vendor.allow(5, 10)
-        calls: list[Any]
-        if package == "openai":
-            http: Any = {} if not limited else {"http_client": _async_openai(vendor, buckets)._client}
-            of: Any = openai.AsyncOpenAI(api_key="k", base_url=f"{vendor.base_url}/v1", max_retries=0, **http)
-            calls = [of.chat.completions.create(model="m", max_tokens=400, messages=MESSAGES) for _ in range(30)]
-        else:
-            http = {} if not limited else {"http_client": _async_anthropic(vendor, buckets)._client}
-            of = anthropic.AsyncAnthropic(api_key="k", base_url=vendor.base_url, max_retries=0, **http)
-            calls = [of.messages.create(model="m", max_tokens=400, messages=MESSAGES) for _ in range(30)]
-        async with of:
-            await asyncio.gather(*calls, return_exceptions=not limited)
-        return vendor.refused
-
-    assert await refused(limited=False) > 15
-    # A little below the vendor's own limit: calls arrive unevenly.
-    client.ops.apply_limit(buckets.rpm, sluice.Limit.requests(3, per=1, refill=9.5))
-    assert await refused(limited=True) == 0

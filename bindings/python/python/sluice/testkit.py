@@ -27,6 +27,9 @@ _LONGEST_ANSWER = 10.0
 _MEMORY = 1.1
 """How long a client answers a refusal from memory, and a little more."""
 
+_VENDORS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
+"""The variables by which the packages of these vendors find those of the sandbox, in the order in which it prints them."""
+
 
 class Sandbox:
     """A sandbox that runs."""
@@ -40,13 +43,15 @@ class Sandbox:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _start(self) -> None:
+    def _start(self, vendors: bool) -> None:
         self.variables = {
             "SLUICE_ENV": "sandbox",
             "SLUICE_ENDPOINT_URL": self._expect(r"SLUICE_ENDPOINT_URL=(\S+)", _LONGEST_START),
             "AWS_ACCESS_KEY_ID": "sandbox",
             "AWS_SECRET_ACCESS_KEY": "sandbox",
         }
+        for name in _VENDORS if vendors else ():
+            self.variables[name] = self._expect(rf"{name}=(\S+)", _LONGEST_START)
 
     def advance(self, by: float | timedelta) -> None:
         """Moves the time of the table forward by so many seconds, and sweeps: tokens refill, cool-downs end, slots of
@@ -90,21 +95,25 @@ class Sandbox:
 
 
 @contextmanager
-def sandbox(command: str | None = None, *, faults: float = 0.0) -> Iterator[Sandbox]:
+def sandbox(command: str | None = None, *, faults: float = 0.0, vendors: bool = False) -> Iterator[Sandbox]:
     """Serves a DynamoDB on a port of its own until the block ends.
 
     `command` is the path of the command `sluice`; by default that of `SLUICE_COMMAND`, of `sluice-sdk[testkit]`, or
-    what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply."""
+    what `PATH` has. `faults` is the part of the requests that are throttled, lost, late, or applied without a reply.
+    With `vendors` it also serves vendors that answer 429 above their limits, which the packages `openai` and
+    `anthropic` call by the variables `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`, and has buckets for them."""
     found = command or os.environ.get("SLUICE_COMMAND") or _installed() or shutil.which("sluice")
     if not found:
         raise FileNotFoundError("no command `sluice`: install sluice-sdk[testkit], or name it in SLUICE_COMMAND")
-    asked = [found, "sandbox", "--port", "0", "--control", *(["--faults", str(faults)] if faults else [])]
+    asked = [found, "sandbox", "--port", "0", "--control"]
+    asked += ["--faults", str(faults)] if faults else []
+    asked += ["--vendors"] if vendors else []
     process = subprocess.Popen(  # noqa: S603
         asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     served = Sandbox(process, found)
     try:
-        served._start()
+        served._start(vendors)
         yield served
     finally:
         served.stop()

@@ -14,6 +14,7 @@ use sluice_testkit::EmbeddedDynamo;
 
 use crate::buckets::{self, BucketsFile};
 use crate::failure::{Ended, Failure};
+use crate::lab::demo::vendor::{Changes, Vendors};
 use crate::signals::stop_requested;
 
 #[derive(Debug, Args)]
@@ -34,6 +35,10 @@ pub(crate) struct Options {
     /// the input stops the sandbox
     #[arg(long, conflicts_with = "data")]
     control: bool,
+    /// Serve the demo's vendors too, for the packages of OpenAI and Anthropic. They answer 429 above their
+    /// limits, and a new table gets buckets for them
+    #[arg(long)]
+    vendors: bool,
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -64,11 +69,13 @@ fn only_one(file: &Path) -> Result<File, Failure> {
 const GRACE: Duration = Duration::from_secs(2);
 
 const SAMPLE: &str = include_str!("../buckets/sample.toml");
+const OF_VENDORS: &str = include_str!("../buckets/vendors.toml");
 
 pub(crate) async fn run(options: Options) -> Ended {
     let stop = stop_requested();
     let declared = match &options.buckets {
         Some(file) => BucketsFile::read(file)?,
+        None if options.vendors => BucketsFile::parse("the vendors' buckets", OF_VENDORS)?,
         None => BucketsFile::parse("built-in sample", SAMPLE)?,
     };
     // Held until this function returns.
@@ -109,12 +116,16 @@ pub(crate) async fn run(options: Options) -> Ended {
         println!();
         println!("{part} of the requests meet a fault");
     }
+    let vendors = if options.vendors { Some(Vendors::start(Changes::never()).await?) } else { None };
     println!();
     println!("In another shell:");
     println!();
     println!("export SLUICE_ENV=sandbox");
     println!("export SLUICE_ENDPOINT_URL={}", server.endpoint_url());
     println!("export AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox");
+    for (name, url) in vendors.iter().flat_map(Vendors::variables) {
+        println!("export {name}={url}");
+    }
     println!();
     println!("Ctrl-C stops it.");
     if options.control {

@@ -59,3 +59,49 @@ fn a_busy_port_is_told_with_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains(&port) && error.contains("in use") && error.contains("--port"), "{error}");
 }
+
+/// As the packages of OpenAI and Anthropic call them.
+#[test]
+fn the_sandbox_serves_vendors_that_refuse_above_their_limits() {
+    let sandbox = Sandbox::start(&["--vendors"]);
+    let url = |name: &str| {
+        let printed = sandbox.printed.iter().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+        printed.unwrap_or_else(|| panic!("{name} is not printed: {:?}", sandbox.printed)).to_owned()
+    };
+    let body = r#"{"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello"}]}"#;
+    let streamed = body.replacen('{', r#"{"stream": true, "stream_options": {"include_usage": true}, "#, 1);
+    let (openai, anthropic) = (url("OPENAI_BASE_URL"), url("ANTHROPIC_BASE_URL"));
+    let (chat, messages) = (format!("{openai}/chat/completions"), format!("{anthropic}/v1/messages"));
+    for (address, body, expected) in [
+        (&chat, body, r#""total_tokens":"#),
+        (&chat, &streamed, "data: [DONE]"),
+        (&messages, body, r#""output_tokens":"#),
+        (&messages, &streamed, "event: message_stop"),
+    ] {
+        let reply = post(address, body);
+        assert!(reply.starts_with("HTTP/1.1 200") && reply.contains(expected), "{address}: {reply}");
+        assert!(reply.contains("ratelimit-"), "{reply}");
+    }
+    let large = body.replace("50", "25000");
+    let refused = post(&chat, &large);
+    assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1"), "{refused}");
+    assert!(refused.contains("rate_limit_exceeded"), "{refused}");
+    let buckets = sandbox.stdout(&["buckets", "list"]);
+    assert!(buckets.contains("anthropic#concurrent") && buckets.contains("openai#tpm"), "{buckets}");
+}
+
+/// Sends a request, and returns all that comes back.
+fn post(url: &str, body: &str) -> String {
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /{path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}

@@ -1,7 +1,8 @@
 //! Three vendors: a local HTTP server that judges its callers by its own books, without any code of Sluice.
 //!
 //! They behave like the real ones: Anthropic's limits apply to a window, OpenAI's refill evenly, and
-//! ElevenLabs counts calls at once. Each answers with the headers of the real vendor.
+//! ElevenLabs counts calls at once. Each answers with the headers of the real vendor. The first two also take calls
+//! as the vendors' own packages send them (`sluice sandbox --vendors`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 pub(crate) mod answers;
 pub(crate) mod anthropic;
 pub(crate) mod elevenlabs;
+mod official;
 pub(crate) mod openai;
 mod waits;
 
@@ -50,10 +52,10 @@ impl Changes {
         Self { drop_at: begin + length * 2 / 5, busy_at: begin + length * 3 / 5 }
     }
 
-    /// Not before `end`.
-    pub(crate) fn after(end: Instant) -> Self {
-        let long_after = end + Duration::from_secs(3_600);
-        Self { drop_at: long_after, busy_at: long_after }
+    /// In a hundred years.
+    pub(crate) fn never() -> Self {
+        let never = Instant::now() + Duration::from_secs(100 * 365 * 86_400);
+        Self { drop_at: never, busy_at: never }
     }
 }
 
@@ -73,21 +75,32 @@ type VendorReply = (StatusCode, HeaderMap, &'static str);
 
 impl Vendors {
     pub(crate) async fn start(changes: Changes) -> Result<Self, Failure> {
-        let anthropic = Books::<anthropic::Books>::default();
-        let openai = Arc::new(Mutex::new(openai::Books::new(changes.drop_at)));
-        let elevenlabs = Arc::new(Mutex::new(elevenlabs::Books::new(changes.busy_at)));
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let vendors = Self {
+            anthropic: Books::default(),
+            openai: Arc::new(Mutex::new(openai::Books::new(changes.drop_at))),
+            elevenlabs: Arc::new(Mutex::new(elevenlabs::Books::new(changes.busy_at))),
+            url: format!("http://{}", listener.local_addr()?),
+        };
         let service = axum::Router::new()
-            .route(ANTHROPIC.path, post(anthropic::answer).with_state(Arc::clone(&anthropic)))
-            .route(OPENAI.path, post(openai::answer).with_state(Arc::clone(&openai)))
-            .route(ELEVENLABS.path, post(elevenlabs::answer).with_state(Arc::clone(&elevenlabs)));
+            .route(ANTHROPIC.path, post(anthropic::answer).with_state(Arc::clone(&vendors.anthropic)))
+            .route(OPENAI.path, post(openai::answer).with_state(Arc::clone(&vendors.openai)))
+            .route(ELEVENLABS.path, post(elevenlabs::answer).with_state(Arc::clone(&vendors.elevenlabs)))
+            .merge(official::routes(&vendors));
         tokio::spawn(async move { axum::serve(listener, service).await });
-        Ok(Self { anthropic, openai, elevenlabs, url })
+        Ok(vendors)
     }
 
     pub(crate) fn url(&self) -> String {
         self.url.clone()
+    }
+
+    /// The variables by which the packages of OpenAI and Anthropic find these vendors.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
+        [
+            ("OPENAI_BASE_URL", format!("{}{}", self.url, official::OPENAI)),
+            ("ANTHROPIC_BASE_URL", format!("{}{}", self.url, official::ANTHROPIC)),
+        ]
     }
 
     pub(crate) fn anthropic(&self) -> MutexGuard<'_, anthropic::Books> {
@@ -113,9 +126,9 @@ impl Vendors {
 }
 
 /// A call under way. Ends with the answer, or when the connection of a caller breaks.
-struct UnderWay<B, F: Fn(&mut B)>(Books<B>, F);
+struct UnderWay<B>(Books<B>, fn(&mut B));
 
-impl<B, F: Fn(&mut B)> Drop for UnderWay<B, F> {
+impl<B> Drop for UnderWay<B> {
     fn drop(&mut self) {
         (self.1)(&mut locked(&self.0));
     }

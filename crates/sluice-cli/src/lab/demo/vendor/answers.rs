@@ -20,6 +20,11 @@ impl Answers {
         self.0.push((now, answer));
     }
 
+    /// How many calls got this answer.
+    pub(crate) fn count(&self, answer: Answer) -> usize {
+        self.0.iter().filter(|(_, given)| *given == answer).count()
+    }
+
     /// How many calls that arrived in `length` after `from` got this answer, in each of `parts` equal parts
     /// of it.
     pub(crate) fn over_time(

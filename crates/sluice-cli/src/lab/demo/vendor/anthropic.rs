@@ -81,7 +81,7 @@ enum ExceededLimit {
 
 const WINDOW: Duration = Duration::from_secs(WINDOW_SECS as u64);
 /// The shortest and the longest time of a call, in milliseconds.
-const CALL_MILLIS: (u64, u64) = (30, 90);
+pub(super) const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
     /// `arrived` is `now` on the other clock, in microseconds of Unix time.
@@ -175,29 +175,37 @@ impl Books {
     }
 }
 
-pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> VendorReply {
-    let (judged, now) = {
-        let mut books = locked(&books);
-        let now = Instant::now();
-        (books.judge(&call, now, unix_micros()), now)
+/// The headers of an accepted call, which is under way now; or the reply to a refused one.
+pub(super) fn judged(
+    books: &super::Books<Books>,
+    call: &Call,
+) -> Result<(HeaderMap, UnderWay<Books>), VendorReply> {
+    let now = Instant::now();
+    let (judged, mut headers) = {
+        let mut books = locked(books);
+        (books.judge(call, now, unix_micros()), books.headers(now))
     };
-    if let Err(exceeded) = judged {
-        let mut headers = locked(&books).headers(now);
-        retry_after(&mut headers, Duration::from_secs(1));
-        let body = match exceeded {
-            ExceededLimit::Requests => {
-                r#"{"error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#
-            }
-            ExceededLimit::Tokens => {
-                r#"{"error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#
-            }
-            ExceededLimit::Concurrency => {
-                r#"{"error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#
-            }
-        };
-        return (StatusCode::TOO_MANY_REQUESTS, headers, body);
-    }
-    let _under_way = UnderWay(Arc::clone(&books), |books: &mut Books| books.under_way -= 1);
+    let body = match judged {
+        Ok(()) => return Ok((headers, UnderWay(Arc::clone(books), |books| books.under_way -= 1))),
+        Err(ExceededLimit::Requests) => {
+            r#"{"error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#
+        }
+        Err(ExceededLimit::Tokens) => {
+            r#"{"error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#
+        }
+        Err(ExceededLimit::Concurrency) => {
+            r#"{"error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#
+        }
+    };
+    retry_after(&mut headers, Duration::from_secs(1));
+    Err((StatusCode::TOO_MANY_REQUESTS, headers, body))
+}
+
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> VendorReply {
+    let (_, _under_way) = match judged(&books, &call) {
+        Ok(accepted) => accepted,
+        Err(refused) => return refused,
+    };
     takes(CALL_MILLIS).await;
     let headers = locked(&books).headers(Instant::now());
     (StatusCode::OK, headers, "done")

@@ -96,7 +96,7 @@ pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(_): Js
     if let Err((headers, body)) = judged {
         return (StatusCode::TOO_MANY_REQUESTS, headers, body);
     }
-    let under_way = UnderWay(Arc::clone(&books), |books: &mut Books| books.under_way -= 1);
+    let under_way = UnderWay(Arc::clone(&books), |books| books.under_way -= 1);
     takes(CALL_MILLIS).await;
     let headers = locked(&books).headers();
     drop(under_way);

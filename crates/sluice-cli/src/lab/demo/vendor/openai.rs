@@ -13,7 +13,7 @@ use super::{Call, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
 
 /// The shortest and the longest time of a call, in milliseconds.
-const CALL_MILLIS: (u64, u64) = (30, 90);
+pub(super) const CALL_MILLIS: (u64, u64) = (30, 90);
 /// The time that stands for a minute.
 pub(crate) const MINUTE: Duration = Duration::from_secs(MINUTE_SECS as u64);
 
@@ -155,21 +155,21 @@ impl Books {
     }
 }
 
+/// The headers of an accepted call, or the reply to a refused one.
+pub(super) fn judged(books: &super::Books<Books>, call: &Call) -> Result<HeaderMap, VendorReply> {
+    let mut books = locked(books);
+    let now = Instant::now();
+    let Err(wait) = books.judge(call, now) else { return Ok(books.headers(now)) };
+    let mut headers = books.headers(now);
+    let wait = retry_after(&mut headers, wait);
+    books.waits.asked(now, wait);
+    let body = r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
+    Err((StatusCode::TOO_MANY_REQUESTS, headers, body))
+}
+
 pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> VendorReply {
-    let refused = {
-        let mut books = locked(&books);
-        let now = Instant::now();
-        books.judge(&call, now).err().map(|wait| {
-            let mut headers = books.headers(now);
-            let wait = retry_after(&mut headers, wait);
-            books.waits.asked(now, wait);
-            headers
-        })
-    };
-    if let Some(headers) = refused {
-        let body =
-            r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
-        return (StatusCode::TOO_MANY_REQUESTS, headers, body);
+    if let Err(refused) = judged(&books, &call) {
+        return refused;
     }
     takes(CALL_MILLIS).await;
     let headers = locked(&books).headers(Instant::now());

@@ -1,0 +1,137 @@
+"""The packages `openai` and `anthropic`, with their own retries, against the vendors of the demo, which judge by their own
+books. One line differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sluice
+from sluice.testkit import Sandbox, sandbox
+
+from conftest import _command, eventually, level
+
+if TYPE_CHECKING or sys.version_info >= (3, 11):
+    import anthropic
+    import openai
+
+    import sluice.httpx2
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="they need httpx2, which needs Python 3.11")
+
+CALLS = 80
+DAY = 86_400.0
+ASKED: Any = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture(autouse=True)
+def vendors(environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    with sandbox(_command(), vendors=True) as served:
+        for name, value in served.variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        yield served
+
+
+def books(vendors: Sandbox, vendor: str) -> dict[str, int]:
+    url = vendors.variables["OPENAI_BASE_URL"].replace("/openai/v1", "/books")
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+        return dict(json.load(answer)[vendor])
+
+
+def blocking(package: str, limited: bool) -> tuple[Any, Callable[[], object], Callable[[], object]]:
+    """A client, a call, and a call whose answer is a stream."""
+    http: Any = {}
+    if package == "openai":
+        if limited:
+            transport = sluice.httpx2.Transport("openai", ask_usage=True)
+            http["http_client"] = openai.DefaultHttpx2Client(transport=transport)
+        of = openai.OpenAI(**http)
+        return of, lambda: of.chat.completions.create(**ASKED), lambda: list(
+            of.chat.completions.create(**ASKED, stream=True)
+        )
+    if limited:
+        http["http_client"] = anthropic.DefaultHttpxClient(transport=sluice.httpx2.Transport("anthropic"))
+    by = anthropic.Anthropic(**http)
+    return by, lambda: by.messages.create(**ASKED), lambda: list(by.messages.create(**ASKED, stream=True))
+
+
+def awaited(package: str) -> tuple[Any, Callable[[], Awaitable[object]], Callable[[], Awaitable[Any]]]:
+    """The same for asyncio, limited; the stream is not read yet."""
+    if package == "openai":
+        transport = sluice.httpx2.AsyncTransport("openai", ask_usage=True)
+        of = openai.AsyncOpenAI(http_client=openai.DefaultAsyncHttpx2Client(transport=transport))
+        return of, lambda: of.chat.completions.create(**ASKED), lambda: of.chat.completions.create(**ASKED, stream=True)
+    transport = sluice.httpx2.AsyncTransport("anthropic")
+    by = anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(transport=transport))
+    return by, lambda: by.messages.create(**ASKED), lambda: by.messages.create(**ASKED, stream=True)
+
+
+def count_tokens(package: str) -> Callable[[], int]:
+    """Declares a bucket to which nothing flows back, and returns what was taken from it."""
+    client = sluice.Client.from_env()
+    dimension, most = f"{package}#tpd", 10_000_000
+    client.ops.apply_limit(dimension, sluice.Limit.tokens(most, per=100_000 * DAY))
+    # Not full: a full bucket takes back no more than has room.
+    client.acquire(dimension, costs={dimension: most / 2})
+    return lambda: round(most / 2 - level(client, dimension))
+
+
+@pytest.mark.parametrize("package", ["openai", "anthropic"])
+def test_threads_without_the_line_are_refused_often_and_with_it_never(vendors: Sandbox, package: str) -> None:
+    def run(limited: bool) -> int:
+        of, call, stream = blocking(package, limited)
+        failed = 0
+        with of, ThreadPoolExecutor(CALLS) as threads:
+            for done in [threads.submit(stream if n % 2 else call) for n in range(CALLS)]:
+                failed += done.exception() is not None
+        return failed
+
+    taken = count_tokens(package)
+    assert run(limited=True) == 0
+    seen = books(vendors, package)
+    assert (seen["taken"], seen["refused"]) == (CALLS, 0)
+    assert eventually(lambda: taken() == seen["tokens"]), (taken(), seen)
+    run(limited=False)
+    assert books(vendors, package)["refused"] > 20
+
+
+@pytest.mark.parametrize("package", ["openai", "anthropic"])
+async def test_tasks_are_never_refused_and_pay_what_the_vendor_counts(vendors: Sandbox, package: str) -> None:
+    taken = count_tokens(package)
+    of, call, stream = awaited(package)
+
+    async def read() -> None:
+        async for _ in await stream():
+            pass
+
+    async with of:
+        await asyncio.gather(*(read() if n % 2 else call() for n in range(CALLS)))
+    seen = books(vendors, package)
+    assert (seen["taken"], seen["refused"]) == (CALLS, 0)
+    assert eventually(lambda: taken() == seen["tokens"]), (taken(), seen)
+
+
+async def test_streams_that_are_left_give_their_slots_back(vendors: Sandbox) -> None:
+    of, _, stream = awaited("anthropic")
+
+    async def leave() -> None:
+        async with await stream() as events:
+            assert (await anext(aiter(events))).type == "message_start"
+
+    async with of:
+        # More than there are slots.
+        await asyncio.gather(*(leave() for _ in range(30)))
+        with sluice.Client.from_env() as client:
+            assert eventually(lambda: level(client, "anthropic#concurrent") == 20)
+    assert eventually(lambda: books(vendors, "anthropic")["under_way"] == 0)
+    seen = books(vendors, "anthropic")
+    assert (seen["taken"], seen["refused"]) == (30, 0)
