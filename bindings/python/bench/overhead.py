@@ -1,5 +1,5 @@
-"""What an acquire takes in Python: the same acquires as the example `overhead` of the Rust SDK, against the table that the
-environment names. `task bench:languages` runs all.
+"""What an acquire takes in Python: the same acquires as the example `overhead` of the Rust SDK, against the table that
+the environment names. `task bench:languages` runs all.
 
     python bench/overhead.py blocking|asyncio
 

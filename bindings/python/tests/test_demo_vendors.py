@@ -1,5 +1,5 @@
-"""The packages `openai` and `anthropic`, with their own retries, against the vendors of the demo, which judge by their own
-books. One line differs."""
+"""The packages `openai` and `anthropic`, with their own retries, against the vendors of the demo, which judge by their
+own books. One line differs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def vendors(environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
 
 def books(vendors: Sandbox, vendor: str) -> dict[str, int]:
     url = vendors.variables["OPENAI_BASE_URL"].replace("/openai/v1", "/books")
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=10) as answer:
         return dict(json.load(answer)[vendor])
 
 
@@ -55,8 +55,10 @@ def blocking(package: str, limited: bool) -> tuple[Any, Callable[[], object], Ca
             transport = sluice.httpx2.Transport("openai", ask_usage=True)
             http["http_client"] = openai.DefaultHttpx2Client(transport=transport)
         of = openai.OpenAI(**http)
-        return of, lambda: of.chat.completions.create(**ASKED), lambda: list(
-            of.chat.completions.create(**ASKED, stream=True)
+        return (
+            of,
+            lambda: of.chat.completions.create(**ASKED),
+            lambda: list(of.chat.completions.create(**ASKED, stream=True)),
         )
     if limited:
         http["http_client"] = anthropic.DefaultHttpxClient(transport=sluice.httpx2.Transport("anthropic"))

@@ -28,7 +28,7 @@ _MEMORY = 1.1
 """How long a client answers a refusal from memory, and a little more."""
 
 _VENDORS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
-"""The variables by which the packages of these vendors find those of the sandbox, in the order in which it prints them."""
+"""The variables by which the packages of these vendors find the sandbox's, in the order in which it prints them."""
 
 
 class Sandbox:
