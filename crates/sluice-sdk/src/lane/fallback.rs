@@ -271,7 +271,9 @@ fn answer(
             (_, Share::None) => return Answer::Error(NoAnswer::NoShare),
         };
         // The caller gets the error of the table, and after the outage that of its request.
-        let Ok(cost) = ask.cost_in(&limit) else { return Answer::Error(NoAnswer::Cost) };
+        // A part of all lines may have room for what the caller's own line never has.
+        let cost = ask.cost_in(&limit).ok().filter(|cost| cost.amount() <= limit.capacity());
+        let Some(cost) = cost else { return Answer::Error(NoAnswer::Cost) };
         match take_one(&local.bucket, Take { cost, now, patience }) {
             Plan::Write(after) => {
                 let start_at = RateReceipt::new(after.clone(), cost).start_at(now);

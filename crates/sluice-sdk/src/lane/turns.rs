@@ -232,6 +232,12 @@ impl Turns {
         }
     }
 
+    /// Notes that nobody has a turn: a vendor asked for a pause. That time says nothing of the pace.
+    pub(crate) fn rest(&self) {
+        let mut state = self.0.lock();
+        (state.lull_ended, state.pace_from, state.due) = (Some(Instant::now()), None, None);
+    }
+
     /// By how much the grant of the `at`th of these callers moves the count: by its own number, and by those
     /// of callers that left or never came.
     ///

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sluice_core::{DeclaredShare, ShareName, Split};
-use sluice_sdk::{Basis, Client, Outcome};
+use sluice_sdk::{Basis, Client, Outcome, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -163,6 +163,8 @@ async fn an_equal_share_of_all_lines_is_charged_to_all_lines() {
     assert_eq!(levels(&world).await, ["50", "47"]);
     sleep(Duration::from_secs(61)).await;
     is_out(&world, true);
+    let above_its_line = client.acquire(Request::from(RPM).cost(RPM, 51)).await;
+    assert!(above_its_line.is_err(), "no part of the whole has room for what the line never has");
     assert_eq!(local(&client, 49).await, 49, "more than its own line has");
     is_out(&world, false);
     sleep(CHARGED).await;

@@ -161,7 +161,8 @@ impl InlineBatch<'_> {
         let mut waiting = self.waiters.iter().filter_map(wants);
         let Some(cost) = waiting.next() else { return 0 };
         if bucket.blocked_until().is_some_and(|until| until > now) {
-            // Nobody has a turn, and the refusal says how long.
+            // The refusal says how long.
+            self.turns.rest();
             return usize::MAX;
         }
         let look = Look { began: self.began, age: reading.age(now) };

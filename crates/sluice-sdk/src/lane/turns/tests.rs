@@ -323,6 +323,24 @@ async fn the_pace_is_kept_over_a_lull_in_which_nobody_was_served() {
     assert!((39..=60).contains(&pause), "a third of 59 at 400 a second: {pause} ms");
 }
 
+/// A process looks about each second whether the pause that a vendor asked for is over.
+#[tokio::test(start_paused = true)]
+async fn the_pace_is_kept_over_a_cool_down() {
+    let turns = with([10_000]);
+    let served = wait_in_a_crowd(&turns, 9_000, 400, 2).await;
+    for _ in 0..6 {
+        turns.rest();
+        next_look(&turns, served);
+        advance(Duration::from_millis(450)).await;
+    }
+    for more in 1..=2 {
+        turns.are_next(&bucket(0, served + more, true), fresh(), 1, ONE, NOW);
+        advance(Duration::from_millis(5)).await;
+    }
+    let pause = next_look(&turns, 9_940);
+    assert!((39..=60).contains(&pause), "a third of 59 at 400 a second: {pause} ms");
+}
+
 /// One call now and then finds a free slot at once.
 #[tokio::test(start_paused = true)]
 async fn a_pace_that_nobody_measured_for_four_seconds_is_unknown() {
