@@ -88,6 +88,7 @@ test("a client that nobody closed does not keep a process alive, and gives back 
   assert.equal(status, 0);
   assert(took < 8_000, `${took} ms`);
   assert.equal(await level(held), 1);
+  await allFree(held, 1);
 });
 
 test("a wait under way keeps a process alive until it ends", async () => {
@@ -106,14 +107,7 @@ test("what a process held that was killed is swept", async () => {
   );
   assert.equal(status, null);
   assert.equal(await level(held), 0);
-  await eventually(
-    "the slot is swept",
-    async () => {
-      await world.client.ops.sweep();
-      return (await level(held)) === 1;
-    },
-    20_000,
-  );
+  await allFree(held, 1, { swept: true });
 });
 
 test("process.exit in the middle of a call and of a wait ends the process, and the sweep gives back", async () => {
@@ -174,14 +168,10 @@ for (const [how, end, stop] of [
       await worker.terminate();
     }
     await ended;
-    const all = async () => {
-      const leases = await world.client.ops.leases();
-      return (await level(held)) === 2 && !leases.some((lease) => lease.dimension === held);
-    };
-    await eventually("the slots are back", all);
+    await allFree(held, 2);
     // The call that waited may have taken one of them, for nobody.
     await new Promise((resolve) => setTimeout(resolve, 700));
-    await eventually("the slots are back for good", all);
+    await allFree(held, 2);
   });
 }
 
@@ -192,12 +182,5 @@ test("an error that nobody catches ends the process, and the sweep gives back wh
     `const client = Client.fromEnv({ leaseTtlMs: 1000 }); global.held = await client.acquire(${name}); throw new Error("x");`,
   );
   assert.equal(status, 1);
-  await eventually(
-    "the slot is back",
-    async () => {
-      await world.client.ops.sweep();
-      return (await level(held)) === 1;
-    },
-    20_000,
-  );
+  await allFree(held, 1, { swept: true });
 });
