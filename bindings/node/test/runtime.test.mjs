@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { allFree, DAYS, declare, eventually, level, requests, run, slots, world } from "./support.mjs";
+import { allFree, DAYS, declare, level, requests, run, slots, version, world } from "./support.mjs";
 
 test("10,000 promises on one bucket are all granted, in few writes, and the event loop goes on", async () => {
   const rpm = await declare(requests(10_000, DAYS));
@@ -16,11 +16,16 @@ test("10,000 promises on one bucket are all granted, in few writes, and the even
     const now = performance.now();
     [longest, last] = [Math.max(longest, now - last), now];
   }, 5);
+  const [began, before] = [performance.now(), version(rpm)];
   const answers = await Promise.all(Array.from({ length: 10_000 }, () => world.client.acquire(rpm)));
+  const took = performance.now() - began;
   clearInterval(ticks);
   assert.equal(answers.filter((answer) => answer.granted).length, 10_000);
   assert.equal((await world.client.acquire(rpm)).granted, false);
   assert(longest < 2_000, `the event loop stood for ${longest} ms`);
+  assert(took < 20_000, `it took ${took} ms`);
+  const writes = version(rpm) - before;
+  assert(writes < 1_000, `${writes} writes`);
 });
 
 test("a wait lets the event loop go on", async () => {
