@@ -73,6 +73,8 @@ async function work() {
 async function wait() {
   const [dimensions, costs] = [wants.map(([dimension]) => dimension), Object.fromEntries(wants)];
   while (performance.now() < until) {
+    // Without a pause, bookings would leave nothing to callers that do not wait.
+    await sleep(500 + Math.random() * 500);
     const asked = now();
     let hasBegun = false;
     try {
@@ -95,7 +97,6 @@ async function wait() {
           booked: true,
           ...(isRefused ? {} : { error: String(error) }),
         });
-        await sleep(50);
       }
     }
   }

@@ -84,6 +84,8 @@ def main(history: str, seconds: float) -> None:
 
         def wait() -> None:
             while time.monotonic() < until:
+                # Without a pause, bookings would leave nothing to callers that do not wait.
+                time.sleep(random.uniform(0.5, 1))
                 asked, has_begun = time.time_ns() // 1_000, False
                 try:
                     with client.slot(*wants, costs=wants, max_wait=2) as slot:
@@ -97,7 +99,6 @@ def main(history: str, seconds: float) -> None:
                         raise
                     of = {} if isinstance(error, sluice.RefusedError) else {"error": str(error)}
                     refused(list(wants), asked, booked=True, **of)
-                    time.sleep(0.05)
 
         def call(slot: sluice.Slot, asked: int) -> None:
             name, granted = uuid.uuid4().hex, time.time_ns() // 1_000

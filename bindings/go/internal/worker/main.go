@@ -151,6 +151,8 @@ func wait(ctx context.Context, client *sluice.Client, caller int, names []string
 		request = request.Cost(name, wants[name])
 	}
 	for number := 0; time.Now().Before(until); number++ {
+		// Without a pause, bookings would leave nothing to callers that do not wait.
+		time.Sleep(time.Duration(500+rand.Intn(500)) * time.Millisecond)
 		asked, hasBegun := time.Now(), false
 		err := client.WithSlot(ctx, request, func(_ context.Context, slot *sluice.Slot) error {
 			hasBegun = true
@@ -203,7 +205,6 @@ func wait(ctx context.Context, client *sluice.Client, caller int, names []string
 				of["error"] = err.Error()
 			}
 			write(of)
-			time.Sleep(50 * time.Millisecond)
 		default:
 			return err
 		}
