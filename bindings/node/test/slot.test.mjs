@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as sluice from "@sluice/sdk";
+import ts from "typescript";
 import { allFree, DAYS, declare, eventually, level, requests, slots, tokens, world } from "./support.mjs";
 
 test("a call runs in its slot, and what it used is settled", async () => {
@@ -43,6 +44,31 @@ test("a slot that is disposed of gives back what it held", async () => {
   const grant = await world.client.grant(held);
   await grant[Symbol.asyncDispose]();
   assert.equal(await level(held), 1);
+});
+
+test("a scope with `await using` that throws gives its slot back, and its tokens if the call is said to have failed", async () => {
+  // Node 20 does not know the syntax: TypeScript compiles it, as for the programs of users.
+  const scope = `export async function scope(client, dimensions, costs, { hasFailed }) {
+    await using slot = await client.slot(dimensions, { costs });
+    slot.hasFailed = hasFailed;
+    throw new TypeError("of the call");
+  }`;
+  const compilerOptions = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext };
+  const compiled = ts.transpileModule(scope, { compilerOptions }).outputText;
+  const module = await import(`data:text/javascript,${encodeURIComponent(compiled)}`);
+  const [held, tpm] = [await declare(slots(1), "concurrent"), await declare(tokens(1_000, DAYS), "tpm")];
+  await world.client.acquire(tpm, { costs: { [tpm]: 500 } });
+  for (const [hasFailed, left] of [
+    [true, 500],
+    [false, 100],
+  ]) {
+    await assert.rejects(module.scope(world.client, [held, tpm], { [tpm]: 400 }, { hasFailed }), {
+      name: "TypeError",
+      message: "of the call",
+    });
+    await allFree(held, 1);
+    assert.equal(Math.round(await level(tpm)), left);
+  }
 });
 
 test("callers wait for each other in the order in which they came", async () => {
