@@ -344,6 +344,7 @@ func TestACallRunsInItsSlotAndEveryWayOutGivesBack(t *testing.T) {
 	if level(t, slots) != 1 {
 		t.Fatal(level(t, slots))
 	}
+	allFree(t, slots, 1, false)
 }
 
 func TestAClientThatIsClosedWhileACallRunsIsAnErrorUnlessTheCallHasItsOwn(t *testing.T) {
@@ -365,7 +366,7 @@ func TestAClientThatIsClosedWhileACallRunsIsAnErrorUnlessTheCallHasItsOwn(t *tes
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the slot is back", 5*time.Second, func() bool { return level(t, slots) == 1 })
+	allFree(t, slots, 1, false)
 }
 
 func TestBeyondItsWaitASlotIsRefused(t *testing.T) {
@@ -401,6 +402,7 @@ func TestAContextEndsAWaitAtOnceAndGivesBackWhatItHad(t *testing.T) {
 	if _, _, err := client.Acquire(ctx, sluice.On(slots)); err != enough {
 		t.Fatal(err)
 	}
+	allFree(t, slots, 1, false)
 }
 
 func TestAWaitThatIsOverLeavesNothingOnAConcurrencyBucket(t *testing.T) {
@@ -680,12 +682,7 @@ func TestWhatAProcessHeldThatWasKilledIsSwept(t *testing.T) {
 	if err != nil || len(leases) == 0 {
 		t.Fatal(leases, err)
 	}
-	eventually(t, "the slot is swept", 20*time.Second, func() bool {
-		if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		return level(t, slots) == 1
-	})
+	allFree(t, slots, 1, true)
 	if removed, err := client.Ops().RemoveBucket(t.Context(), slots); !removed || err != nil {
 		t.Fatal(removed, err)
 	}

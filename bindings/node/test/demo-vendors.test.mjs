@@ -2,7 +2,11 @@
 // their own books. One line differs.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
+import { promisify } from "node:util";
 import { createOpenAI } from "@ai-sdk/openai";
 import Anthropic from "@anthropic-ai/sdk";
 import { Client, limitedFetch } from "@sluice/sdk";
@@ -81,6 +85,53 @@ for (const [name, [vendor, of]] of Object.entries(packages)) {
     await eventually("all is settled", async () => (await taken()) === seen.tokens);
     await run(globalThis.fetch);
     assert((await books(vendor)).refused > 20);
+  });
+}
+
+/** A program that makes many calls at once, and prints the first word of each answer, or the status of its refusal. */
+const program = (imports, client, api, text) => `${imports}
+
+const client = ${client};
+
+const ask = async () => (await client.${api}.create(${JSON.stringify(asked)})).${text}.split(" ")[0];
+const answers = await Promise.all(Array.from({ length: ${CALLS} }, () => ask().catch(({ status }) => status)));
+console.log(JSON.stringify(answers));
+`;
+const programs = {
+  openai: program('import OpenAI from "openai";', "new OpenAI()", "chat.completions", "choices[0].message.content"),
+  anthropic: program('import Anthropic from "@anthropic-ai/sdk";', "new Anthropic()", "messages", "content[0].text"),
+};
+const IMPORT = 'import { limitedFetch } from "@sluice/sdk";\n';
+
+for (const [vendor, without] of Object.entries(programs)) {
+  test(`a program with ${vendor} differs in one line and an import if it is limited, and is never refused`, async () => {
+    const limited = IMPORT + without.replace(/(new \w+\()\)/, `$1{ fetch: limitedFetch("${vendor}") })`);
+    const lines = without.split("\n");
+    const differs = limited
+      .split("\n")
+      .slice(1)
+      .filter((line, number) => line !== lines[number]);
+    const page = await readFile(join(import.meta.dirname, "../../../docs/node.md"), "utf8");
+    assert.equal(differs.length, 1);
+    const isShown = page.includes(differs[0].replace("client", "openai"));
+    assert(isShown || vendor !== "openai", `docs/node.md does not show ${differs[0]}`);
+
+    const answersOf = async (text) => {
+      const options = { cwd: import.meta.dirname, timeout: 50_000 };
+      const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", text], options);
+      return JSON.parse(stdout);
+    };
+    const answers = await answersOf(limited);
+    assert.deepEqual(
+      answers,
+      Array.from({ length: CALLS }, () => "word"),
+    );
+    const { taken, refused } = await books(vendor);
+    assert.deepEqual([taken, refused], [CALLS, 0]);
+    // Without the line the program prints the same, but for its refusals.
+    const refusals = (await answersOf(without)).filter((answer) => answer !== "word");
+    assert.deepEqual([...new Set([...refusals, 429])], [429]);
+    assert((await books(vendor)).refused > 5);
   });
 }
 

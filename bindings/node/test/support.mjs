@@ -1,7 +1,7 @@
 // A DynamoDB for the tests: the embedded engine, which `sluice sandbox` serves. One for each file of tests.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before } from "node:test";
@@ -62,6 +62,11 @@ export const DAYS = 100 * 86_400_000;
 /** Tokens or free slots at this moment, as the table has them. */
 export async function level(dimension) {
   return (await world.client.ops.bucket(dimension)).level;
+}
+
+/** The version of a bucket's row, to which each write adds one. */
+export function version(dimension) {
+  return JSON.parse(execFileSync(command(), ["buckets", "show", dimension, "--json"])).version;
 }
 
 /** Waits until all slots of a bucket are free, and no lease is left. */

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 import warnings
@@ -85,6 +87,12 @@ def level(client: sluice.Client, dimension: str) -> float:
     bucket = client.ops.bucket(dimension)
     assert bucket is not None
     return bucket.level
+
+
+def version(dimension: str) -> int:
+    """The version of a bucket's row, to which each write adds one."""
+    shown = subprocess.run([_command(), "buckets", "show", dimension, "--json"], capture_output=True, check=True)
+    return int(json.loads(shown.stdout)["version"])
 
 
 def used_up_but_for(client: sluice.Client, declare: Declare, share: str) -> str:

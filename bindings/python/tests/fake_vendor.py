@@ -75,16 +75,17 @@ class Handler(BaseHTTPRequestHandler):
                 vendor.at_once -= 1
 
     def _act(self, asked: dict[str, Any], act: str) -> None:
+        pause = "1"
         if act == "refuse once":
             with self.server.lock:
-                act = "refuse" if len(self.server.seen) == 1 else "answer"
+                act, pause = "refuse" if len(self.server.seen) == 1 else "answer", "2"
         done: dict[str, Any] = {
             "id": "1",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
         }
         if act == "refuse":
             error = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
-            self._answer(429, json.dumps(error).encode(), {"retry-after": "1"})
+            self._answer(429, json.dumps(error).encode(), {"retry-after": pause})
         elif act == "refuse in the body":
             details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "4s"}]
             refusal = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}

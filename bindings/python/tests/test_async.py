@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import sluice
 
-from conftest import Declare, all_free, eventually, level
+from conftest import Declare, all_free, eventually, level, version
 
 DAY = 86_400.0
 
@@ -75,8 +78,28 @@ async def test_a_cancelled_wait_gives_back_what_it_had(
 
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(wait(), 0.5)
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
     assert eventually(lambda: level(client, slow) >= 0), "the booked start was not given back"
+
+
+async def test_a_wait_that_is_over_leaves_nothing_on_a_concurrency_bucket(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots, slow = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.requests(1, per=100))
+    assert isinstance(await aclient.acquire(slow), sluice.AsyncGrant)
+    held = await aclient.acquire(slots)
+    assert isinstance(held, sluice.AsyncGrant)
+
+    async def wait(*dimensions: str) -> None:
+        with pytest.raises(sluice.RefusedError):
+            async with aclient.slot(*dimensions, max_wait=0.3):
+                pytest.fail("the block ran")
+
+    # For the slot; and then with the slot, for the request.
+    await wait(slots)
+    await held.release()
+    await wait(slots, slow)
+    assert all_free(client, slots, 1)
 
 
 async def test_a_cancelled_block_gives_its_slot_back(
@@ -96,7 +119,7 @@ async def test_a_cancelled_block_gives_its_slot_back(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
 
 
 async def test_a_grant_that_arrives_after_the_cancellation_goes_back(
@@ -113,7 +136,7 @@ async def test_a_grant_that_arrives_after_the_cancellation_goes_back(
         if isinstance(results[0], sluice.AsyncGrant):
             await results[0].cancel()
     gc.collect()
-    assert eventually(lambda: level(client, slots) == 50)
+    assert all_free(client, slots, 50)
     # An answer that asyncio threw away itself is a dropped grant, whose tokens stay spent.
     assert level(client, tpm) >= 4_000
 
@@ -135,7 +158,7 @@ async def test_an_answer_that_nobody_takes_gives_its_tokens_back(
     assert level(client, slots) == 0
     task.cancel()
     assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
     assert eventually(lambda: level(client, tpm) >= 1_000)
 
 
@@ -172,14 +195,37 @@ async def test_a_client_that_is_closed_in_a_block_is_an_error_unless_the_block_h
         async with ending.slot(slots):
             assert (await ending.close(0.2)).cut_off
             raise KeyError("of the block")
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
 
 
-async def test_ten_thousand_tasks_share_one_bucket(aclient: sluice.AsyncClient, declare: Declare) -> None:
+async def test_ten_thousand_tasks_share_one_bucket_and_few_writes(
+    aclient: sluice.AsyncClient, declare: Declare
+) -> None:
     rpm = declare(sluice.Limit.requests(10_000, per=DAY))
+    before = version(rpm)
+    began = time.monotonic()
     outcomes = await asyncio.gather(*(aclient.acquire(rpm) for _ in range(10_001)))
+    took = time.monotonic() - began
     granted = sum(isinstance(outcome, sluice.AsyncGrant) for outcome in outcomes)
     assert granted == 10_000
+    assert took < 20
+    assert 1 < version(rpm) - before < 1_000
+
+
+async def test_a_thousand_tasks_share_the_slots_and_no_lease_is_left(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(50), "concurrent")
+    calls = 0
+
+    async def call() -> None:
+        nonlocal calls
+        async with aclient.slot(slots, max_wait=50):
+            calls += 1
+
+    await asyncio.gather(*(call() for _ in range(1_000)))
+    assert calls == 1_000
+    assert all_free(client, slots, 50)
 
 
 def test_an_event_loop_that_closes_loses_nothing(client: sluice.Client, declare: Declare) -> None:
@@ -199,7 +245,7 @@ def test_an_event_loop_that_closes_loses_nothing(client: sluice.Client, declare:
         task.cancel()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
-    assert eventually(lambda: level(client, slots) == 3)
+    assert all_free(client, slots, 3)
     # The client outlives the event loop.
     assert asyncio.run(_acquire(asyncio_client, slots))
 
@@ -222,6 +268,66 @@ def test_a_program_that_does_not_close_its_client_ends_cleanly(client: sluice.Cl
     assert (done.returncode, done.stderr) == (0, "")
     assert all_free(client, slots, 2)
     assert level(client, slow) >= 0, "the booked start was not given back"
+
+
+@pytest.mark.parametrize("where", ["in a wait", "in a block"])
+def test_ctrl_c_ends_a_program_of_asyncio_at_once_and_nothing_is_left(
+    client: sluice.Client, declare: Declare, where: str
+) -> None:
+    slots, slow = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.requests(1, per=1_000))
+    waits = where == "in a wait"
+    if waits:
+        # It has the slot then, and waits for its booked start.
+        assert isinstance(client.acquire(slow), sluice.Grant)
+    program = (
+        "import asyncio, signal, sluice\n"
+        # A program that a shell starts in the background has none.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "async def main():\n"
+        f"    async with sluice.AsyncClient.from_env().slot({slots!r}, {slow!r}, max_wait=2_000):\n"
+        "        await asyncio.sleep(1_000)\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as running:
+        assert eventually(lambda: level(client, slots) == 0 and level(client, slow) < (0 if waits else 1), 20)
+        time.sleep(0.2)
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGINT
+    assert time.monotonic() - began < 5
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert all_free(client, slots, 1)
+    if waits:
+        assert level(client, slow) >= 0, "the booked start was not given back"
+
+
+def test_event_loops_of_two_threads_share_a_client(client: sluice.Client, declare: Declare) -> None:
+    slots = declare(sluice.Limit.concurrent(3), "concurrent")
+    shared = sluice.AsyncClient.from_env()
+    both, lock, running, most = threading.Barrier(2), threading.Lock(), 0, 0
+
+    async def call() -> None:
+        nonlocal running, most
+        async with shared.slot(slots, max_wait=60):
+            with lock:
+                running += 1
+                most = max(most, running)
+            await asyncio.sleep(0.02)
+            with lock:
+                running -= 1
+
+    async def calls() -> None:
+        both.wait(10)
+        await asyncio.gather(*(call() for _ in range(15)))
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(asyncio.run, calls()) for _ in range(2)]:
+            done.result(60)
+    assert most == 3
+    assert all_free(client, slots, 3)
+    # Also a third, which begins when those are closed.
+    assert asyncio.run(_acquire(shared, slots))
 
 
 async def _acquire(client: sluice.AsyncClient, slots: str) -> bool:

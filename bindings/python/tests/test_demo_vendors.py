@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 import sluice
 from sluice.testkit import Sandbox, sandbox
 
-from conftest import _command, eventually, level
+from conftest import ROOT, _command, eventually, level
 
 if TYPE_CHECKING or sys.version_info >= (3, 11):
     import anthropic
@@ -120,6 +121,57 @@ async def test_tasks_are_never_refused_and_pay_what_the_vendor_counts(vendors: S
     seen = books(vendors, package)
     assert (seen["taken"], seen["refused"]) == (CALLS, 0)
     assert eventually(lambda: taken() == seen["tokens"]), (taken(), seen)
+
+
+PROGRAM = """\
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import {package}
+
+client = {client}()
+
+
+def ask(_):
+    try:
+        return client.{api}.create(**{asked}).{text}.split()[0]
+    except {package}.RateLimitError as refused:
+        return refused.status_code
+
+
+with ThreadPoolExecutor({calls}) as threads:
+    print(json.dumps(list(threads.map(ask, range({calls})))))
+"""
+"""It makes many calls at once, and prints the first word of each answer, or the status of its refusal."""
+
+
+@pytest.mark.parametrize("package", ["openai", "anthropic"])
+def test_a_program_differs_in_one_line_and_an_import_if_it_is_limited_and_is_never_refused(
+    vendors: Sandbox, package: str
+) -> None:
+    if package == "openai":
+        client, http_client = "openai.OpenAI", "openai.DefaultHttpx2Client"
+        api, text = "chat.completions", "choices[0].message.content"
+    else:
+        client, http_client = "anthropic.Anthropic", "anthropic.DefaultHttpxClient"
+        api, text = "messages", "content[0].text"
+    without = PROGRAM.format(package=package, client=client, api=api, text=text, asked=ASKED, calls=CALLS)
+    line = f'{client}(http_client={http_client}(transport=sluice.httpx2.Transport("{package}")))'
+    limited = "import sluice.httpx2\n" + without.replace(f"{client}()", line)
+    pairs = zip(without.splitlines(), limited.splitlines()[1:], strict=True)
+    assert [after for before, after in pairs if before != after] == [f"client = {line}"]
+    assert line.replace(f"{package}.", "") in (ROOT / "docs" / "python.md").read_text()
+
+    def answers(program: str) -> list[str | int]:
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=60, check=True)
+        return list(json.loads(done.stdout))
+
+    assert answers(limited) == ["word"] * CALLS
+    seen = books(vendors, package)
+    assert (seen["taken"], seen["refused"]) == (CALLS, 0)
+    # Without the line the program prints the same, but for its refusals.
+    assert {*answers(without), "word", 429} == {"word", 429}
+    assert books(vendors, package)["refused"] > 5
 
 
 async def test_streams_that_are_left_give_their_slots_back(vendors: Sandbox) -> None:

@@ -119,7 +119,7 @@ def test_ctrl_c_ends_a_wait_at_once_and_gives_back_what_it_had(client: sluice.Cl
         pytest.fail("the block ran")
     # The signal comes after half a second.
     assert time.monotonic() - began < 1.5
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
     assert eventually(lambda: level(client, slow) >= 0), "the booked start was not given back"
 
 
@@ -130,7 +130,7 @@ def test_ctrl_c_in_a_block_gives_the_slot_back(client: sluice.Client, declare: D
     with pytest.raises(KeyboardInterrupt), client.slot(slots) as _slot:
         signal.raise_signal(signal.SIGINT)
         time.sleep(1)
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
 
 
 def test_a_client_that_is_closed_in_a_block_is_an_error_unless_the_block_has_its_own(
@@ -144,7 +144,7 @@ def test_a_client_that_is_closed_in_a_block_is_an_error_unless_the_block_has_its
     with pytest.raises(KeyError, match="of the block"), ending.slot(slots):
         assert ending.close(0.2).cut_off
         raise KeyError("of the block")
-    assert eventually(lambda: level(client, slots) == 1)
+    assert all_free(client, slots, 1)
 
 
 def test_an_exception_and_an_exit_in_a_block_give_the_slot_back(client: sluice.Client, declare: Declare) -> None:
@@ -233,7 +233,7 @@ def test_threads_share_a_client(client: sluice.Client, declare: Declare) -> None
     for thread in threads:
         thread.join()
     assert most == 3
-    assert level(client, slots) == 3
+    assert all_free(client, slots, 3)
 
 
 def test_the_end_of_the_program_gives_back_what_it_holds(client: sluice.Client, declare: Declare) -> None:

@@ -59,13 +59,24 @@ def test_openai_is_limited_and_settled(vendor: Vendor, buckets: Buckets) -> None
         assert buckets.become(2, 100, 0)
 
 
-def test_each_attempt_of_openai_is_admitted_after_the_cool_down(vendor: Vendor, buckets: Buckets) -> None:
-    began = time.monotonic()
-    with _openai(vendor, buckets) as client:
-        assert _ask(client, "refuse once") == "Hello"
-    assert len(vendor.seen) == 2
-    assert time.monotonic() - began < 2, "the pause of a second is served once"
-    assert buckets.become(2, 50, 0)
+def test_each_attempt_is_admitted_and_the_pause_is_served_once(vendor: Vendor, buckets: Buckets) -> None:
+    for calls, package in enumerate(("openai", "anthropic"), start=1):
+        vendor.seen.clear()
+        began = time.monotonic()
+        if package == "openai":
+            with _openai(vendor, buckets) as of_openai:
+                assert _ask(of_openai, "refuse once") == "Hello"
+        else:
+            with _anthropic(vendor, buckets) as of_anthropic:
+                asked = of_anthropic.messages.create(
+                    model="m", max_tokens=400, metadata={"user_id": "refuse once"}, messages=MESSAGES
+                )
+                assert asked.usage.output_tokens == 20
+        took = time.monotonic() - began
+        assert len(vendor.seen) == 2
+        # The client serves it, and the limiter not again.
+        assert 1.9 < took < 3.9, "a pause of two seconds"
+        assert buckets.become(2 * calls, 50 * calls, 0)
 
 
 def test_openai_raises_its_own_error_beyond_the_patience(
@@ -160,4 +171,13 @@ async def test_a_stream_that_is_left_gives_its_slot_back(vendor: Vendor, buckets
         assert next(iter(stream)).type == "message_start"
         assert buckets.now()[2] == 1
     assert buckets.become(3, 3 * RESERVED, 0)
+    async with (
+        _async_anthropic(vendor, buckets) as aof_anthropic,
+        aof_anthropic.messages.stream(
+            model="m", max_tokens=400, metadata={"user_id": "pause"}, messages=MESSAGES
+        ) as astream,
+    ):
+        assert (await anext(aiter(astream))).type == "message_start"
+        assert buckets.now()[2] == 1
+    assert buckets.become(4, 4 * RESERVED, 0)
     vendor.may_go_on.set()

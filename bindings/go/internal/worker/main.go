@@ -1,4 +1,5 @@
-// Worker is one of tests/languages/run: goroutines that acquire, hold and release until the time is over.
+// Worker is one of tests/languages/run: goroutines that acquire, hold and release until the time is over. If there are
+// several buckets, every second goroutine waits in a slot for all of them, and tells how many tokens it used.
 //
 //	worker HISTORY SECONDS
 package main
@@ -11,6 +12,7 @@ import (
 	"math/rand"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,17 +65,23 @@ func run(history, seconds string) error {
 	var lock sync.Mutex
 	written := 1
 	lines := json.NewEncoder(file)
-	write := func(of event) {
+	write := func(all ...event) {
 		lock.Lock()
 		defer lock.Unlock()
 		// A line that is missing is found by the count of the last.
-		_ = lines.Encode(of)
-		written++
+		for _, of := range all {
+			_ = lines.Encode(of)
+			written++
+		}
 	}
 	until := time.Now().Add(time.Duration(length * float64(time.Second)))
 	errs := make(chan error, callers)
 	for caller := range callers {
-		go func() { errs <- work(ctx, client, caller, names, wants, until, write) }()
+		of := work
+		if caller%2 == 1 && len(names) > 1 {
+			of = wait
+		}
+		go func() { errs <- of(ctx, client, caller, names, wants, until, write) }()
 	}
 	for range callers {
 		if err := <-errs; err != nil {
@@ -86,14 +94,14 @@ func run(history, seconds string) error {
 }
 
 func work(ctx context.Context, client *sluice.Client, caller int, names []string, wants map[string]float64, until time.Time,
-	write func(event)) error {
+	write func(...event)) error {
 	for number := 0; time.Now().Before(until); number++ {
 		dimension := names[rand.Intn(len(names))]
 		cost := wants[dimension]
 		asked := time.Now().UnixMicro()
 		grant, retry, err := client.Acquire(ctx, sluice.On(dimension).Cost(dimension, cost))
 		if errors.Is(err, sluice.ErrStore) {
-			of := refused(dimension, asked)
+			of := refused(asked, dimension)
 			of["error"] = err.Error()
 			write(of)
 			time.Sleep(50 * time.Millisecond)
@@ -103,7 +111,7 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 			return err
 		}
 		if retry != nil {
-			write(refused(dimension, asked))
+			write(refused(asked, dimension))
 			time.Sleep(min(retry.Wait, 200*time.Millisecond))
 			continue
 		}
@@ -127,10 +135,87 @@ func work(ctx context.Context, client *sluice.Client, caller int, names []string
 	return nil
 }
 
+// A slot does not tell when its lease ends: at the earliest so long after it was asked for, since ends are whole seconds.
+func leastLease() time.Duration {
+	ttl, err := strconv.Atoi(os.Getenv("SLUICE_LEASE_TTL"))
+	if err != nil {
+		ttl = 300
+	}
+	return time.Duration(ttl-1) * time.Second
+}
+
+func wait(ctx context.Context, client *sluice.Client, caller int, names []string, wants map[string]float64, until time.Time,
+	write func(...event)) error {
+	request := sluice.On(names...).MaxWait(2 * time.Second)
+	for _, name := range names {
+		request = request.Cost(name, wants[name])
+	}
+	for number := 0; time.Now().Before(until); number++ {
+		// Without a pause, bookings would leave nothing to callers that do not wait.
+		time.Sleep(time.Duration(500+rand.Intn(500)) * time.Millisecond)
+		asked, hasBegun := time.Now(), false
+		err := client.WithSlot(ctx, request, func(_ context.Context, slot *sluice.Slot) error {
+			hasBegun = true
+			id, granted := fmt.Sprintf("go-%d-%d-%d", os.Getpid(), caller, number), time.Now()
+			ends := asked.Add(leastLease())
+			if ends.Before(granted) {
+				ends = granted
+			}
+			var grants, releases []event
+			for _, name := range names {
+				// Each rate bucket has a start of its own.
+				start := slot.StartIn(name)
+				if start.IsZero() {
+					start = slot.StartAt
+				}
+				grants = append(grants, event{
+					"event": "granted", "id": id, "process": fmt.Sprintf("go-%d", os.Getpid()), "dimension": name,
+					"cost_micros": int64(wants[name] * 1e6), "asked_at_micros": asked.UnixMicro(),
+					"granted_at_micros": granted.UnixMicro(), "start_at_micros": start.UnixMicro(), "booked": true,
+					"ends_at_micros": ends.UnixMicro(),
+				})
+			}
+			write(grants...)
+			time.Sleep(time.Duration(5+rand.Intn(10)) * time.Millisecond)
+			for _, name := range names {
+				if strings.HasSuffix(name, "#tpm") {
+					used := wants[name] / 2 * (1 + rand.Float64())
+					if err := slot.Used(name, used); err != nil {
+						return err
+					}
+					write(event{
+						"event": "settled", "id": id, "dimension": name, "at_micros": time.Now().UnixMicro(),
+						"used_micros": int64(used * 1e6),
+					})
+				}
+				releases = append(releases, event{
+					"event": "released", "id": id, "dimension": name, "at_micros": time.Now().UnixMicro(), "how": "released",
+				})
+			}
+			write(releases...)
+			return nil
+		})
+		switch {
+		// At the end of the slot: the sweep gives back what the lease holds.
+		case err == nil || hasBegun && errors.Is(err, sluice.ErrLimit):
+		case errors.Is(err, sluice.ErrRefused) || errors.Is(err, sluice.ErrStore):
+			of := refused(asked.UnixMicro(), names...)
+			of["booked"] = true
+			if !errors.Is(err, sluice.ErrRefused) {
+				of["error"] = err.Error()
+			}
+			write(of)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
 // A request that was granted nothing.
-func refused(dimension string, asked int64) event {
+func refused(asked int64, dimensions ...string) event {
 	return event{
-		"event": "refused", "process": fmt.Sprintf("go-%d", os.Getpid()), "dimensions": []string{dimension},
+		"event": "refused", "process": fmt.Sprintf("go-%d", os.Getpid()), "dimensions": dimensions,
 		"asked_at_micros": asked, "at_micros": time.Now().UnixMicro(), "booked": false,
 	}
 }
