@@ -150,6 +150,17 @@ BANNER = "document.getElementById('banner').hidden"
 STALE = "document.getElementById('main').classList.contains('stale')"
 
 
+def shows_times_as_the_command_does(page: Page) -> None:
+    """The figures of the test in duration.rs."""
+    times = [0.04, 0.3, 9.99, 36.49, 99.99, 104, 120, 3599.849, 5999, 7199, 7560, 200000]
+    spans = ["0s", "0.3s", "9.9s", "36s", "99s", "1m 44s", "2m", "59m 59s", "99m 59s", "1h 59m", "2h 6m", "2d"]
+    waits = ["0.1s", "0.3s", "10s", "37s", "1m 40s", "1m 44s", "2m", "60m", "99m 59s", "2h", "2h 6m", "3d"]
+    shown = page.run("[arguments[0].map(span), arguments[0].map(wait)]", times)
+    expect(shown == [spans, waits], f"times are rounded down, and waits up: {shown}")
+    shown = page.run("arguments[0].map(took)", [0, 0.00049, 0.004, 0.0289, 0.9999, 1, 28.6, 104])
+    expect(shown == ["0 ms", "0.4 ms", "4 ms", "28 ms", "999 ms", "1s", "28s", "1m 44s"], f"what took long is no figure in milliseconds: {shown}")
+
+
 def follows(page: Page) -> None:
     page.until("the buckets are there", "document.querySelectorAll('.card').length === 4")
     page.until("a level is told", f"{card('openai#rpm')}.innerText.includes('500 left')")
@@ -264,6 +275,7 @@ def main() -> None:
         board = begin(*serve_page)
         holder = begin("acquire", "elevenlabs#concurrent", "--hold", "5m", SLUICE_CALLER=EVIL, SLUICE_LEASE_TTL="300")
         page = Page(PAGE_PORT)
+        shows_times_as_the_command_does(page)
         follows(page)
         takes_names_as_text(page)
         answers(page)

@@ -174,7 +174,7 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, asked: &[String], j
             "outcome": "retry_in",
             "dimensions": asked,
             "refused_by": retry.dimension().as_str(),
-            "wait_seconds": retry.wait().as_secs_f64(),
+            "wait_secs": retry.wait().as_secs_f64(),
             "reason": retry.reason().as_str(),
         });
         if let Some(ticket) = ticket {

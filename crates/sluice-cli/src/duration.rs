@@ -1,6 +1,6 @@
 //! Times on the command line: how they are read, and how they are shown to people. Shown as they are typed:
-//! `36s`, `1m 44s`, `2h 6m`, `3d`. A figure that was measured in milliseconds stays in milliseconds: `12.4
-//! ms`.
+//! `36s`, `1m 44s`, `2h 6m`, `3d`. How long a request or a sweep took is shown in milliseconds below a second:
+//! `28 ms`. The dashboard's page has the same rules, in JavaScript.
 
 use std::time::Duration;
 
@@ -76,6 +76,19 @@ pub(crate) fn wait(secs: f64) -> String {
     span(up(secs, [0.1, 1.0, 60.0, 3_600.0, 86_400.0]))
 }
 
+/// How long a request or a sweep took, rounded down: "0.4 ms", "28 ms"; from a second on, as [`exact`].
+pub(crate) fn took(secs: f64) -> String {
+    let millis = down(secs * 1e3);
+    match millis {
+        millis if millis < 10.0 => {
+            let text = format!("{:.1}", (millis * 10.0).floor() / 10.0);
+            format!("{} ms", text.strip_suffix(".0").unwrap_or(&text))
+        }
+        millis if millis < 1_000.0 => format!("{:.0} ms", millis.floor()),
+        _ => exact(secs),
+    }
+}
+
 /// Rounded up to the unit that is shown: below ten seconds, in seconds, minutes, hours, days.
 fn up(secs: f64, units: [f64; 5]) -> f64 {
     let up = |secs: f64| {
@@ -92,9 +105,10 @@ fn up(secs: f64, units: [f64; 5]) -> f64 {
     up(up(secs))
 }
 
-/// How far an instant is from now, in seconds: "in 12s"; "3m 20s ago", if it is below zero.
+/// How far an instant is from now, in seconds: "in 12s", rounded up as a wait; "3m 20s ago", if it is below
+/// zero.
 pub(crate) fn relative(secs: f64) -> String {
-    if secs > 0.0 { format!("in {}", exact(secs)) } else { format!("{} ago", exact(-secs)) }
+    if secs > 0.0 { format!("in {}", exact_wait(secs)) } else { format!("{} ago", exact(-secs)) }
 }
 
 #[cfg(test)]
@@ -116,7 +130,10 @@ mod shown {
         assert_eq!(times.map(exact_wait), waits);
         let waits = [0.0, 4.54, 9.95, 12.0, 12.3, 99.5, 104.0, 119.9, 120.0, 5_999.0].map(wait);
         assert_eq!(waits, ["0s", "4.6s", "10s", "12s", "13s", "2m", "2m", "2m", "2m", "2h"]);
-        assert_eq!([12.0, 0.0, -104.0].map(relative), ["in 12s", "0s ago", "1m 44s ago"]);
+        let instants = [12.0, 12.3, 0.0, -104.9].map(relative);
+        assert_eq!(instants, ["in 12s", "in 13s", "0s ago", "1m 44s ago"]);
+        let times = [0.0, 0.000_49, 0.004, 0.028_9, 0.999_9, 1.0, 28.6, 104.0].map(took);
+        assert_eq!(times, ["0 ms", "0.4 ms", "4 ms", "28 ms", "999 ms", "1s", "28s", "1m 44s"]);
     }
 }
 

@@ -87,31 +87,13 @@ pub(crate) fn print(verdict: &Verdict) {
         return;
     }
     for violation in violations.iter().take(MOST_NAMED) {
-        let text = wrapped(&violation.to_string());
+        let text = output::lines_beside(5, &violation.to_string()).join("\n     ");
         anstream::println!("{}FAIL{} {text}", RED.render(), RED.render_reset());
     }
     if violations.len() > MOST_NAMED {
         println!("and {} more, which --json names", violations.len() - MOST_NAMED);
     }
     println!("{} in {grants} grants, {events} events", plural(violations.len()));
-}
-
-/// Wraps text at word boundaries to 80 columns, with the later lines aligned below the first.
-fn wrapped(text: &str) -> String {
-    let (mut lines, mut column) = (String::new(), 0);
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > 75 {
-            lines.push_str("\n     ");
-            column = 0;
-        } else if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += width;
-    }
-    lines
 }
 
 fn plural(violations: usize) -> String {

@@ -7,13 +7,18 @@ use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::header::HOST;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 /// Whether only this machine reaches an address.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
+}
+
+/// Whether this machine serves an endpoint, as in `http://localhost:4566`.
+pub(crate) fn is_endpoint(url: &str) -> bool {
+    url.parse::<Uri>().is_ok_and(|url| url.host().is_some_and(is_this_machine))
 }
 
 /// Whether a request used a name of this machine: `localhost`, or a loopback address, at any port.
@@ -67,5 +72,24 @@ mod tests {
             assert!(!asked(other), "{other}");
         }
         assert!(!is_asked(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn an_endpoint_of_this_machine_is_told_from_others() {
+        for own in
+            ["http://127.0.0.1:4566", "http://localhost:8000/", "https://[::1]:8000", "http://127.0.0.1"]
+        {
+            assert!(is_endpoint(own), "{own}");
+        }
+        for other in [
+            "https://dynamodb.eu-central-1.amazonaws.com",
+            "http://localhost:x@evil.example",
+            "http://localhost.evil.example:4566",
+            "http://10.0.0.1:4566",
+            "/table",
+            "",
+        ] {
+            assert!(!is_endpoint(other), "{other}");
+        }
     }
 }

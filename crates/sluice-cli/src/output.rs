@@ -1,6 +1,7 @@
 //! How commands print: tables for people, JSON for programs, colour only on a terminal.
 
 use std::borrow::Cow;
+use std::io::IsTerminal as _;
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -133,6 +134,35 @@ pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[Stri
     }
 }
 
+/// The lines of `text` beside a margin of so many columns: broken between words to fit the terminal. If the
+/// output is no terminal, the text stays one line, so that `grep` finds all of it.
+pub(crate) fn lines_beside(margin: usize, text: &str) -> Vec<String> {
+    /// Longer lines are hard to read.
+    const MOST: usize = 100;
+    let text = plain(text);
+    if !std::io::stdout().is_terminal() {
+        return vec![text.into_owned()];
+    }
+    let columns = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+    wrapped(&text, columns.saturating_sub(1).min(MOST).saturating_sub(margin).max(20))
+}
+
+/// Breaks `text` between words. A word longer than a line gets a line of its own.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     println!("{}", serde_json::to_string(value)?);
     Ok(())
@@ -179,7 +209,7 @@ pub(crate) fn short(number: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, plain};
+    use super::{Decimal, plain, wrapped};
 
     #[test]
     fn a_decimal_is_a_number_in_json_with_its_digits() {
@@ -195,5 +225,13 @@ mod tests {
             ("a\u{1b}[2Jb\u{9b}31mc\u{7f}\r\nd", "a\u{fffd}[2Jb\u{fffd}31mc\u{fffd}\u{fffd}\u{fffd}d");
         assert_eq!(plain(sequences), plain_ones);
         assert_eq!(plain("naïve#モデル#rpm \"quoted\""), "naïve#モデル#rpm \"quoted\"");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_screen_and_no_word_is_lost() {
+        let text = "the slots of crashed callers do not come back: see that the reconciler runs, or run `sluice reconcile`";
+        let lines = wrapped(text, 30);
+        assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
+        assert_eq!(lines.join(" "), text);
     }
 }

@@ -113,13 +113,12 @@ fn doctored(history: &Path, name: &str, lines: &[Value]) -> PathBuf {
     file
 }
 
-/// That it fails, and what it says, on one line.
+/// That it fails, and what it says.
 fn failure(history: &Path) -> String {
     let output = judged(&[history]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
-    told.split_whitespace().collect::<Vec<_>>().join(" ")
+    told
 }
 
 /// Waits until a process has written something.
@@ -344,8 +343,10 @@ fn a_share_that_gets_less_than_it_is_promised_is_found_and_one_that_gets_it_is_s
     let cells: Vec<_> = search.split_whitespace().collect();
     assert_eq!(cells, ["openai#rpm", "search", "100", "10", "95.0", "%", "4", "s"], "{table}");
     let told = failure(&of_shares("shares-bad.ndjson", 400));
-    assert!(told.contains("FAIL openai#rpm: search got 99 in 0.000000 to 40.000000 (40 s)"), "{told}");
-    assert!(told.contains("200 are guaranteed"), "{told}");
+    // In a pipe, `grep FAIL` finds the whole of it.
+    let found = told.lines().find(|line| line.starts_with("FAIL")).unwrap();
+    assert!(found.contains("openai#rpm: search got 99 in 0.000000 to 40.000000 (40 s)"), "{told}");
+    assert!(found.contains("200 are guaranteed"), "{told}");
     let mut command = sluice(&["history", "--request-time", "30s"]);
     let output = command.arg(of_shares("shares-late.ndjson", 400)).output().unwrap();
     assert!(output.status.success(), "thirty seconds are more than is missing: {}", text(&output.stdout));

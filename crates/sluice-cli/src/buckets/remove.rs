@@ -10,12 +10,14 @@ use sluice_sdk::core::schema::table_name;
 use super::unknown;
 use crate::connect::client;
 use crate::failure::Failure;
+use crate::loopback::is_endpoint;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Its name, as in openai#rpm
     dimension: String,
-    /// Do not ask; without a terminal to ask on, only the sandbox's buckets are removed without this
+    /// Do not ask; without a terminal to ask on, only buckets of a sandbox on this machine are removed without
+    /// this
     #[arg(long)]
     yes: bool,
 }
@@ -55,7 +57,9 @@ fn confirm(client: &Client, dimension: &Dimension) -> Result<(), Failure> {
             false => Err(Failure::new("nothing was removed")),
         };
     }
-    if client.table() == table_name("sandbox") {
+    // The name alone does not tell: a table of this name may lie in AWS.
+    let is_here = std::env::var("SLUICE_ENDPOINT_URL").is_ok_and(|url| is_endpoint(&url));
+    if is_here && client.table() == table_name("sandbox") {
         return Ok(());
     }
     Err(Failure::new(format!(

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use sluice_ops::BucketRow;
+use sluice_sdk::Client;
 use sluice_sdk::core::{Amount, Bucket, COMMON, Dimension, SlotLine, Timestamp};
-use sluice_sdk::{Client, StoreError};
 
 use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
@@ -168,12 +168,8 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
     for share in bucket.slot_shares() {
         rows.extend(client.ops().bucket(&share.row).await?.map(|row| (share.row.clone(), row)));
     }
-    // Who borrowed is in the leases. A role that may not scan sees the rest.
-    let leases = match client.ops().leases().await {
-        Ok(leases) => Some(leases),
-        Err(StoreError::AccessDenied { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    // Only who borrowed is in the leases. A role that may not scan, or whose scan fails, sees the rest.
+    let leases = client.ops().leases().await.ok();
     let readable = leases.iter().flatten().filter_map(|row| row.lease.as_ref().ok());
     let lines = SlotLine::all(bucket, |of| rows.get(of), readable);
     let borrowing = |amount: Amount| leases.is_some().then(|| Decimal::of(amount));
@@ -202,7 +198,7 @@ struct ShareLevel {
     /// What others leave when they borrow.
     lends_above: Decimal,
     /// Of slots: those that callers of others hold now. Of a rate: what callers of others took so far. `None`
-    /// if the leases, which say it, may not be read.
+    /// if the leases, which say it, cannot be read.
     lent: Option<Decimal>,
     /// The slots of others that its callers hold; `None` of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,5 +258,39 @@ impl ShareLevel {
         format!(
             "{share:<width$} {level} of {capacity}{rate}{lent}{borrowed}, lends above {lends_above}{background}{changing}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_sdk::core::{Cost, DeclaredShare, Limit, ShareName, Split};
+    use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_shares_of_slots_are_shown_if_the_scan_for_who_borrowed_fails() {
+        let dynamo = EmbeddedDynamo::with_table("table").await.unwrap();
+        let (client, name) = (dynamo.client("table"), Dimension::new("elevenlabs#concurrent").unwrap());
+        let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
+        client.ops().apply_limit(&name, &limit).await.unwrap();
+        let search = DeclaredShare {
+            name: ShareName::new("search").unwrap(),
+            part: "0.5".parse().unwrap(),
+            floor: None,
+            background: false,
+        };
+        client.ops().apply_split(&name, &Split::new(limit, &[search]).unwrap()).await.unwrap();
+        let bucket = client.ops().bucket(&name).await.unwrap().unwrap();
+        let lent = async || {
+            let (shares, free) = slot_shares(&client, &bucket).await.unwrap();
+            assert_eq!(free, Amount::from_tokens(4));
+            shares.into_iter().map(|share| share.lent).collect::<Vec<_>>()
+        };
+        assert_eq!(lent().await, [Some(Decimal::of(0)), Some(Decimal::of(0))]);
+        dynamo
+            .faults()
+            .always(Operation::Scan, Fault::service("ValidationException", 400, serde_json::json!({})));
+        assert_eq!(lent().await, [None, None]);
     }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::duration::exact_wait;
 use crate::view::{BucketView, Series, View};
 
 #[derive(Debug, Deserialize)]
@@ -226,9 +227,8 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
         Outcome::Fits | Outcome::Tight => format!("fits, {at_most}{} used", percent(most, limit)),
         Outcome::Unknown => format!("not known: {} to {} used", percent(least, limit), percent(most, limit)),
         Outcome::Over => {
-            let longer = (least / limit - 1.0) * 60.0;
-            let (by, longer) = (number(least - limit), number(longer));
-            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer}s of waiting")
+            let (by, longer) = (number(least - limit), exact_wait((least / limit - 1.0) * 60.0));
+            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer} of waiting")
         }
     }
 }

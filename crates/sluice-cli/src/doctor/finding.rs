@@ -1,11 +1,9 @@
 //! The result of a check: how much it matters, and what to do about it.
 
-use std::io::IsTerminal as _;
-
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use crate::output::{BOLD, DIM, GREEN, RED, YELLOW, plain};
+use crate::output::{BOLD, DIM, GREEN, RED, YELLOW, lines_beside};
 
 /// How much a finding matters, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -142,7 +140,6 @@ const LOUD: Style = Style::new()
 const MARGIN: usize = 17;
 
 pub(super) fn print(table: &str, findings: &[Finding]) {
-    let width = width();
     anstream::println!("{}{table}{}", BOLD.render(), BOLD.render_reset());
     for Finding { weight, check, of, what, todo } in findings {
         let (sign, style) = match weight {
@@ -152,11 +149,11 @@ pub(super) fn print(table: &str, findings: &[Finding]) {
             Weight::Danger => ("!!", LOUD),
         };
         let what = if of == table { what.clone() } else { format!("{of}: {what}") };
-        let mut lines = wrapped(&plain(&what), width).into_iter();
+        let mut lines = lines_beside(MARGIN, &what).into_iter();
         let (first, check) = (lines.next().unwrap_or_default(), check.as_str());
         anstream::println!("{}{sign}{} {check:13} {first}", style.render(), style.render_reset());
         lines.for_each(|line| anstream::println!("{:MARGIN$}{line}", ""));
-        for line in todo.iter().flat_map(|todo| wrapped(todo, width)) {
+        for line in todo.iter().flat_map(|todo| lines_beside(MARGIN, todo)) {
             anstream::println!("{:MARGIN$}{}{line}{}", "", DIM.render(), DIM.render_reset());
         }
     }
@@ -165,35 +162,6 @@ pub(super) fn print(table: &str, findings: &[Finding]) {
         1 => anstream::println!("1 problem"),
         problems => anstream::println!("{problems} problems"),
     }
-}
-
-/// The columns of the text; `None` if the output is not a terminal, so that each line stays whole for `grep`.
-fn width() -> Option<usize> {
-    /// Longer lines are hard to read.
-    const MOST: usize = 100;
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    let columns = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
-    Some(columns.saturating_sub(1).min(MOST).saturating_sub(MARGIN).max(20))
-}
-
-/// Breaks `text` between words. A word longer than a line gets a line of its own.
-fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
-    let Some(width) = width else { return vec![text.to_owned()] };
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut();
-        match last {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -212,14 +180,5 @@ mod tests {
         ];
         let order: String = sorted(findings).into_iter().map(|finding| finding.of).collect();
         assert_eq!(order, "dbeca");
-    }
-
-    #[test]
-    fn no_line_is_wider_than_the_screen_and_no_word_is_lost() {
-        let text = "the slots of crashed callers do not come back: see that the reconciler runs, or run `sluice reconcile`";
-        let lines = wrapped(text, Some(30));
-        assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
-        assert_eq!(lines.join(" "), text);
-        assert_eq!(wrapped(text, None), [text]);
     }
 }

@@ -8,6 +8,7 @@ use sluice_sdk::core::{Amount, Bucket, LEAKED_AFTER, Load, Timestamp};
 
 use super::Place;
 use super::finding::{Check, Finding};
+use crate::duration::took;
 use crate::output;
 
 /// Three runs of the five-minute rule; the alarm `no-sweep` waits for the same time.
@@ -69,6 +70,6 @@ pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timesta
     Some(Finding::fine(
         Check::Sweeps,
         table,
-        format!("the last sweep was {when}, and took {} ms", last.duration.as_millis()),
+        format!("the last sweep was {when}, and took {}", took(last.duration.as_secs_f64())),
     ))
 }

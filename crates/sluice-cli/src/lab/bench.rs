@@ -33,7 +33,7 @@ use target::Target;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How long each system is measured in each case: 1s to 10m
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", default_value = "2s", value_parser = duration_within(LEAST, MOST))]
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = duration_within(LEAST, MOST))]
     length: Duration,
     /// Run this scenario; may be given several times; without it, all
     #[arg(long = "scenario", value_name = "S", value_enum)]

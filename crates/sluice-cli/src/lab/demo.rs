@@ -42,7 +42,7 @@ use worker::{Planted, Side};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How long the callers run with Sluice: 15s to 10m
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", default_value = "16s", value_parser = duration_within(LEAST, MOST))]
+    #[arg(long = "for", value_name = "TIME", default_value = "16s", value_parser = duration_within(LEAST, MOST))]
     length: Duration,
     /// Caller processes; one of them is killed
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]

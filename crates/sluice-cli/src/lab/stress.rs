@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
     /// How long to run: 1s to 1d; Ctrl-C ends it sooner
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", default_value = "10s", value_parser = duration_within(LEAST, MOST))]
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration_within(LEAST, MOST))]
     length: Duration,
     /// No worker acquires in this time before the end, so that all is released
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::figure::{BAD, FAINT, SCARCE, STRONG};
 use super::words::{clock, count, decimals};
-use crate::duration::{relative, span};
+use crate::duration::{relative, span, took};
 use crate::view::{Cost, FaultView, Picture, RowKind, View};
 
 /// The table's name, counts, and at the right edge the time of the picture.
@@ -105,9 +105,9 @@ fn swept(picture: &Picture, now: f64) -> Line<'static> {
 pub(super) fn cost(cost: &Cost) -> Line<'static> {
     let units = cost.read_units.map_or_else(|| "? read units".into(), |units| format!("{units} read units"));
     let text = format!(
-        " {}, {units} in {} ms, every {}: {} units/s",
+        " {}, {units} in {}, every {}: {} units/s",
         count(cost.rows, "row"),
-        decimals(cost.took_secs * 1e3, 0),
+        took(cost.took_secs),
         span(cost.every_secs),
         decimals(cost.read_units_per_sec, 1),
     );

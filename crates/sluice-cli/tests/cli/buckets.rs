@@ -36,7 +36,7 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
     assert!(text(&missing.stderr).contains("no bucket openai#rpm"));
 }
 
-/// In the sandbox a script may remove without --yes; elsewhere it must say so.
+/// In a sandbox on this machine a script may remove without --yes; elsewhere it must say so.
 #[test]
 fn a_bucket_is_not_removed_without_a_person_or_yes() {
     let limits = file("rm.toml", LIMITS);
@@ -55,6 +55,13 @@ fn a_bucket_is_not_removed_without_a_person_or_yes() {
     let removed = production(&["buckets", "rm", "openai#rpm", "--yes"]);
     assert_eq!(text(&removed.stdout).trim(), "removed openai#rpm", "{}", text(&removed.stderr));
     assert!(!production(&["buckets", "show", "openai#rpm"]).status.success());
+    // The table of a sandbox in AWS: this engine stands for it, since Sluice is told no endpoint of its own.
+    let mut in_aws = sandbox.command(&["buckets", "rm", "openai#rpm"]);
+    in_aws.env_remove("SLUICE_ENDPOINT_URL").env("AWS_ENDPOINT_URL", &sandbox.endpoint);
+    let refused = in_aws.output().unwrap();
+    let said = text(&refused.stderr);
+    assert!(said.contains("nothing was removed: there is no terminal to ask on"), "{said}");
+    assert!(said.contains("from table ontopix-vendor-buckets-sandbox"), "{said}");
     assert_eq!(sandbox.stdout(&["buckets", "rm", "openai#rpm"]).trim(), "removed openai#rpm");
 }
 

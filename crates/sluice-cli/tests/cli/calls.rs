@@ -22,7 +22,7 @@ fn an_acquire_says_granted_or_when_to_come_back() {
         (answer["outcome"].as_str(), answer["reason"].as_str()),
         (Some("retry_in"), Some("exhausted"))
     );
-    assert!(answer["wait_seconds"].as_f64().unwrap() > 1_700.0);
+    assert!(answer["wait_secs"].as_f64().unwrap() > 1_700.0);
     assert_eq!(
         (&answer["dimensions"][0], &answer["refused_by"]),
         (&"openai#rpm".into(), &"openai#rpm".into())

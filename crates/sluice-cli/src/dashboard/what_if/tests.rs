@@ -83,6 +83,8 @@ fn above_the_limit_the_line_grows_by_what_is_over() {
     let forecast = ask(&rate, 5.0, "", 2.0);
     assert_eq!(forecast.verdict, "over by 2 a second: each minute of it adds about 15s of waiting");
     assert_eq!(forecast.formula, "used a second: 5 x 2 = 10, of 8 refilled");
+    let much = ask(&rate, 5.0, "", 1_000.0).verdict;
+    assert!(much.ends_with("each minute of it adds about 10h 24m of waiting"), "{much}");
     assert_eq!(forecast.notes, ["The 30 that are left are used up first."]);
 }
 

@@ -10,7 +10,7 @@ use super::crew::Finish;
 use super::machine::{Machine, MachineFigures};
 use super::{Played, Run, WIND_DOWN};
 use crate::lab::figures::{percentile_ms, ratio, rounded};
-use crate::output::{BOLD, GREEN, RED, YELLOW};
+use crate::output::{BOLD, GREEN, RED, YELLOW, lines_beside};
 
 mod anthropic;
 mod claim;
@@ -209,36 +209,8 @@ fn print_claim(Claim { text, verdict }: &Claim) {
         Verdict::NotShown => ("?   ", YELLOW),
         Verdict::Fails => ("FAIL", RED),
     };
-    for (n, line) in wrapped(text).iter().enumerate() {
+    for (n, line) in lines_beside(7, text).iter().enumerate() {
         let sign = if n == 0 { sign } else { "" };
         anstream::println!("  {style}{sign:<4}{style:#} {line}");
-    }
-}
-
-/// Lines for a terminal of 80 columns, beside the sign.
-fn wrapped(text: &str) -> Vec<String> {
-    const MOST: usize = 73;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= MOST => {
-                *line += &format!(" {word}")
-            }
-            _ => lines.push(word.into()),
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wrapped;
-
-    #[test]
-    fn a_claim_fits_eighty_columns_beside_its_sign() {
-        let long = "word ".repeat(40);
-        assert_eq!(wrapped(long.trim()).iter().map(String::len).max(), Some(69));
-        assert_eq!(wrapped("short"), ["short"]);
     }
 }

@@ -1,0 +1,4 @@
+//! The first program of docs/rust.md, as it stands there (build.rs): it needs the variables of a sandbox.
+#![allow(clippy::print_stdout)]
+
+include!(concat!(env!("OUT_DIR"), "/quick_start.rs"));
