@@ -1,5 +1,5 @@
-//! Takes the quick starts out of the documents, so that the programs that readers copy are compiled and run as
-//! they stand there: `.ci/guides shell` runs them.
+//! Takes the quick starts out of the documents, so that the programs that readers copy are compiled and run
+//! as they stand there: `.ci/guides shell` runs them.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The programs of the documents and of the crates' READMEs in Rust, compiled with the tests. build.rs
-//! makes examples of those that are to run.
+//! The programs of the documents and of the crates' READMEs in Rust, compiled with the tests. build.rs makes
+//! examples of those that also run.
 
 macro_rules! pages {
     ($($name:ident $page:literal),+ $(,)?) => {

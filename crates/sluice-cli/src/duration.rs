@@ -1,6 +1,6 @@
 //! Times on the command line: how they are read, and how they are shown to people. Shown as they are typed:
-//! `36s`, `1m 44s`, `2h 6m`, `3d`. How long a request or a sweep took is shown in milliseconds below a second:
-//! `28 ms`. The dashboard's page has the same rules, in JavaScript.
+//! `36s`, `1m 44s`, `2h 6m`, `3d`. How long a request or a sweep took is shown in milliseconds below a
+//! second: `28 ms`. The dashboard's page has the same rules, in JavaScript.
 
 use std::time::Duration;
 
