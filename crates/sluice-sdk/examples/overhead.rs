@@ -1,8 +1,6 @@
 //! What an acquire takes in Rust, beside which the bindings of other languages are measured: from stock, and
-//! with one write. Against the table that the environment names, as `sluice sandbox` prints it; the script of
-//! each binding runs this first, and then measures the same.
-//!
-//! `cargo run --release -p sluice-sdk --example overhead`
+//! with one write. Against the table that the environment names, as `sluice sandbox` prints it. `task
+//! bench:languages` runs this and the same in each language.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
