@@ -83,7 +83,7 @@ export class RejectedError extends StoreError {}
 /** What the call used could not be settled. */
 export class SettleError extends LimitError {}
 
-/** A release could not be confirmed. The slot comes back when its lease ends. */
+/** A release could not be confirmed. The slot comes back at the latest when its lease ends. */
 export class ReleaseError extends LimitError {}
 
 /** The lease ended, and its slot was given back: someone else may hold it. */

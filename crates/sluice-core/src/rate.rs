@@ -43,7 +43,8 @@ impl Rate {
     }
 
     /// Tokens gained in `span`, rounded down. Never below zero: a `span` cannot lie before an anchor.
-    pub(crate) fn accrued_floor(self, span: Duration) -> Amount {
+    #[must_use]
+    pub fn accrued_floor(self, span: Duration) -> Amount {
         Amount::clamped((i128::from(whole_micros(span)) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 

@@ -170,7 +170,8 @@ impl Grant {
     /// requests: the release is tried for 5 s, also through an outage.
     ///
     /// # Errors
-    /// [`ReleaseError`] if the table did not answer. The slot then comes back when its lease ends.
+    /// [`ReleaseError`] if the table did not answer. The slot then comes back at the latest when its lease
+    /// ends.
     pub async fn release(mut self) -> Result<Released, ReleaseError> {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);

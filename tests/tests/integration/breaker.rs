@@ -79,7 +79,7 @@ fn basis(answer: Result<Outcome, AcquireError>) -> Option<Basis> {
 
 #[tokio::test(start_paused = true)]
 #[allow(clippy::print_stdout, reason = "a measurement prints its figure")]
-async fn the_first_answer_comes_in_time_the_next_at_once_and_the_first_success_a_second_after_the_return() {
+async fn the_first_answer_comes_in_time_the_next_at_once_and_the_first_success_soon_after_the_return() {
     for (policy, local) in policies() {
         let expected = Some(local).filter(|basis| *basis != Basis::Table);
         let world = world().await;
@@ -105,11 +105,18 @@ async fn the_first_answer_comes_in_time_the_next_at_once_and_the_first_success_a
         assert!(half < Duration::from_millis(1), "{policy:?}: {half:?}");
         world.dynamo.faults().clear();
         let returned = Instant::now();
-        while basis(client.acquire(RPM).await) != Some(Basis::Table) {
+        let of_table = |outcome: Result<Outcome, _>| matches!(outcome, Ok(Outcome::Granted(grant)) if grant.basis() == Basis::Table);
+        while !of_table(client.acquire(RPM).await) {
             sleep(Duration::from_millis(10)).await;
         }
         println!("{policy:?}: the first success {:?} after the return", returned.elapsed());
-        assert!(returned.elapsed() <= SECOND, "{policy:?}: {:?}", returned.elapsed());
+        // With a share, when all processes have charged what they granted by themselves.
+        let held = if local == Basis::LocalShare { Duration::from_millis(750) } else { Duration::ZERO };
+        assert!(
+            returned.elapsed() >= held && returned.elapsed() <= SECOND + held,
+            "{policy:?}: {:?}",
+            returned.elapsed()
+        );
     }
 }
 

@@ -77,6 +77,7 @@ mod recount;
 mod recount_races;
 mod refusals;
 mod refusals_together;
+mod released_later;
 mod replies;
 mod rounding;
 mod served_faults;

@@ -16,6 +16,7 @@ use sluice_testkit::{Fault, Operation};
 use crate::world::{TABLE, World, sdk_config};
 
 mod charge;
+mod hold;
 mod minute;
 
 const RPM: &str = "openai#rpm";

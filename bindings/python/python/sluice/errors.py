@@ -152,7 +152,7 @@ class SettleError(LimitError):
 
 
 class ReleaseError(LimitError):
-    """A release could not be confirmed. The slot comes back when its lease ends."""
+    """A release could not be confirmed. The slot comes back at the latest when its lease ends."""
 
 
 class LeaseGoneError(LimitError):

@@ -21,6 +21,7 @@ use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
 
 pub(crate) mod charge;
+pub(crate) mod hold;
 
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
@@ -255,6 +256,12 @@ fn answer(
         // A share of an unknown limit cannot be computed.
         let Some(reading) = entry.reading() else { return Answer::Error(NoAnswer::Unknown) };
         let limit = *reading.bucket.limit();
+        let held = hold::refusal(&inner.store, inner.config.on_unavailable, &ask.dimension);
+        if let Some(retry) = held.filter(|_| !limit.is_concurrent()) {
+            // Its request failed at the end of the outage, or alone. What it had here is being charged.
+            refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
+            continue;
+        }
         let line = (entry.dimension.clone(), reading.bucket.share().cloned());
         let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
         let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sluice_core::{Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 use sluice_ops::{Released, Tally, send_chunk};
-use sluice_table::{Resend, StoreError, Written};
-use tokio::time::Instant;
+use sluice_table::{Resend, StoreError, Written, random_wait_up_to};
+use tokio::time::{Instant, sleep};
 
 use crate::api::error_kind::ErrorKind;
 use crate::lane::entry::Entry;
@@ -29,12 +29,13 @@ pub(crate) const fn name_of<E>(released: &Result<Released, E>) -> &'static str {
     }
 }
 
-/// Why a release could not be confirmed. The slot comes back when its lease ends.
+/// Why a release could not be confirmed. The slot comes back at the latest when its lease ends: a client with
+/// lease rows goes on trying until then, or until it is closed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// Other writers were faster in every try.
-    #[error("the release of {key} met a conflict in every try; the slot comes back when its lease ends")]
+    #[error("the release of {key} met a conflict in every try; the slot comes back by the end of its lease")]
     Contended {
         /// The lease.
         key: String,
@@ -59,8 +60,15 @@ impl ErrorKind for ReleaseError {
 }
 
 /// How long a release is tried, which is longer than an acquire: none of its requests begins later than this
-/// after the first one. If the release gives up, its slot is out of use until the lease ends.
+/// after the first one. Then the caller has its answer; a release with a lease row goes on ([`go_on`]).
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The shortest pause before a release that failed joins its lane again. Together with [`SPREAD`]: a longer
+/// pause leaves a slot out of use for longer, a shorter one adds more writes to the crowd that keeps the
+/// release from its row.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How much longer a pause may be.
+const SPREAD: Duration = Duration::from_millis(500);
 
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
@@ -124,15 +132,16 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Result<Released, ReleaseError>>) {
     let _serving = inner.background.token();
-    let (inner, entry) = (&*inner, &*entry);
+    let (inner, entry) = (&inner, &entry);
     let release = |waiters, _| release_together(inner, entry, waiters);
-    chunks::lead(leader, MAX_LEASES_PER_TRANSACTION, release, |error| Err(error.into())).await;
+    let unsent = |waiter, error: StoreError| answer(inner, entry, waiter, Err(error.into()));
+    chunks::lead(leader, MAX_LEASES_PER_TRANSACTION, release, unsent).await;
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.
 async fn release_together(
-    inner: &Inner,
-    entry: &Entry,
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
     waiters: Vec<ReleaseWaiter>,
 ) -> Result<(), StoreError> {
     let Some(last) = waiters.last() else { return Ok(()) };
@@ -141,8 +150,51 @@ async fn release_together(
     let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
     let released = release_chunk(inner, entry, Chunk::release(&bucket, leases)).await;
     let out = released.iter().find_map(unavailable);
-    waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
+    for (waiter, released) in waiters.into_iter().zip(released) {
+        answer(inner, entry, waiter, released);
+    }
     out.map_or(Ok(()), Err)
+}
+
+/// Answers a caller. A release that may still succeed goes on.
+fn answer(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    waiter: ReleaseWaiter,
+    released: Result<Released, ReleaseError>,
+) {
+    let may_pass = match &released {
+        Err(ReleaseError::Contended { .. }) => true,
+        Err(ReleaseError::Store(error)) => {
+            error.is_unavailable() || matches!(error, StoreError::Contended { .. })
+        }
+        Ok(_) | Err(ReleaseError::Refused { .. }) => false,
+    };
+    if may_pass {
+        go_on(inner, entry, waiter.ask.clone());
+    }
+    waiter.answer(released);
+}
+
+/// Releases again after a pause, unless the lease has ended or the client is closed: otherwise the slot would
+/// be out of use until the lease ends. If that fails too, the lane calls this again. One transaction deletes
+/// the lease and gives its slots back, so the release counts once, however late it is: also beside a sweep,
+/// or after an earlier try whose reply was lost. In the lane, all that the process has to give back shares
+/// transactions.
+fn go_on(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) {
+    let Some(runtime) = inner.background.runtime() else { return };
+    let (for_task, entry) = (Arc::clone(inner), Arc::clone(entry));
+    inner.background.spawn(&runtime, async move {
+        let inner = for_task;
+        tokio::select! {
+            () = sleep(PAUSE + random_wait_up_to(SPREAD)) => {}
+            () = inner.background.closing() => return,
+        }
+        if inner.now() < slots.lease.ends() {
+            // Nobody waits for the answer.
+            let _ = in_lane(&inner, &entry, slots).await;
+        }
+    });
 }
 
 /// The error, if DynamoDB is out.

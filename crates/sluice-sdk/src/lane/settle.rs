@@ -231,7 +231,8 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Resu
     let _serving = inner.background.token();
     let (inner, entry) = (&*inner, &*entry);
     let settle = |waiters, began| settle_together(inner, entry, waiters, began);
-    chunks::lead(leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
+    let unsent = |waiter: SettleWaiter, error| waiter.answer(Err(AcquireError::from(error).into()));
+    chunks::lead(leader, MOST_AT_ONCE, settle, unsent).await;
 }
 
 /// Answers all `waiters` of a batch that `began` then. Returns the error if DynamoDB is out, and the batch

@@ -14,6 +14,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{contended, refused};
 use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
+use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
 use crate::lane::no_grant::too_late;
 use crate::lane::parallel::stopped;
@@ -162,6 +163,12 @@ impl round::Batch for TokenBatch<'_> {
         }
         let now = self.inner.time().await?;
         self.serve_without_write(&reading.bucket, now);
+        // After the time, which may be a request: what is planned from here on is sent at once.
+        let policy = self.inner.config.on_unavailable;
+        if let Some(held) = hold::refusal(&self.inner.store, policy, &self.entry.dimension) {
+            self.set_back(&Setback::Refused(held));
+            return Ok(Step::Served);
+        }
         let sent = match self.plan(&reading, now, has_read) {
             Ok(Some(sent)) => sent,
             Ok(None) => return Ok(Step::Served),

@@ -48,6 +48,8 @@ pub(super) struct Breaker {
     is_out: AtomicBool,
     outage: Mutex<Option<Outage>>,
     returns: AtomicU32,
+    /// When DynamoDB last came back, as `silent_since`.
+    returned_at: AtomicU64,
     returned: Notify,
     has_watcher: AtomicBool,
     /// How many requests wait for credentials, and how often one began or ended to wait.
@@ -96,6 +98,7 @@ impl Breaker {
             is_out: AtomicBool::new(false),
             outage: Mutex::new(None),
             returns: AtomicU32::new(0),
+            returned_at: AtomicU64::new(NEVER),
             returned: Notify::new(),
             has_watcher: AtomicBool::new(false),
             fetching: AtomicU32::new(0),
@@ -202,6 +205,15 @@ impl Breaker {
         self.returns.load(Ordering::Acquire)
     }
 
+    /// How long ago DynamoDB last came back from an outage; `None` for never. Known before
+    /// [`is_out`](Self::is_out) becomes false: whoever may send again sees it.
+    pub(super) fn since_return(&self) -> Option<Duration> {
+        match self.returned_at.load(Ordering::Acquire) {
+            NEVER => None,
+            at => Some((self.base + Duration::from_micros(at - 1)).elapsed()),
+        }
+    }
+
     /// Waits until DynamoDB has come back more than `returns` times.
     pub(super) async fn returned(&self, returns: u32) {
         loop {
@@ -286,6 +298,7 @@ impl Breaker {
     fn close(&self) {
         let mut outage = self.outage.lock();
         let Some(Outage { silent_since, .. }) = outage.take() else { return };
+        self.returned_at.store(self.micros(Instant::now()), Ordering::Release);
         self.is_out.store(false, Ordering::SeqCst);
         self.returns.fetch_add(1, Ordering::AcqRel);
         drop(outage);
@@ -367,9 +380,12 @@ mod tests {
         assert!(breaker.is_out());
         assert!(breaker.error("GetItem", false).to_string().contains("nothing for 2.7 s"));
         let returns = breaker.returns();
+        assert_eq!(breaker.since_return(), None);
         breaker.answered();
         assert!(!breaker.is_out());
         breaker.returned(returns).await;
+        pass(100).await;
+        assert!(breaker.since_return().is_some_and(|since| since >= Duration::from_millis(100)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,6 +60,13 @@ impl Store {
         self.link.breaker.returns()
     }
 
+    /// How long ago DynamoDB last came back from an outage; `None` for never. Whoever sees that
+    /// [`is_out`](Self::is_out) has become false sees this.
+    #[must_use]
+    pub fn since_return(&self) -> Option<Duration> {
+        self.link.breaker.since_return()
+    }
+
     /// Waits until DynamoDB has come back from an outage more than `returns` times.
     pub async fn returned(&self, returns: u32) {
         self.link.breaker.returned(returns).await;

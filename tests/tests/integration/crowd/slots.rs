@@ -15,8 +15,10 @@ use crate::world::{TABLE, all_or_first};
 
 const SLOTS: &str = "elevenlabs#concurrent";
 const PROCESSES: usize = 64;
-/// Until every process has met the others.
+/// Until every process has met the others, at least.
 const WARM_UP: Duration = Duration::from_secs(5);
+/// Until releases that meet a conflict for longer than their callers wait are done.
+const RELEASED: Duration = Duration::from_secs(10);
 
 /// Who takes the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ type Log = Arc<Mutex<Vec<Served>>>;
 impl Process {
     /// Takes a slot, holds it, gives it back, and again, until `end`.
     async fn work(self, number: usize, hold: Duration, end: Instant, log: Log) {
+        // If all asked at one instant, they would be served in the order of their numbers at best.
+        sleep(hold * u32::try_from(number).unwrap() / u32::try_from(PROCESSES).unwrap()).await;
         while Instant::now() < end {
             let asked = Instant::now();
             let served = |log: &Log| {
@@ -159,12 +163,13 @@ impl Crowd {
         let began = Instant::now();
         let (mut free, mut looks) = (0.0, 0.0);
         while Instant::now() < end {
-            sleep(Duration::from_millis(1)).await;
+            sleep((self.hold / 500).max(Duration::from_millis(1))).await;
             free += free_slots(&raw);
             looks += 1.0;
         }
         let (failed, usage) = (dynamo.meter().failed_writes(), dynamo.meter().total());
         while callers.join_next().await.is_some() {}
+        sleep(RELEASED).await;
         let free_at_the_end = free_slots(&raw);
         let mut served = std::mem::take(&mut *log.lock().unwrap());
         served.retain(|served| served.began >= began && served.began <= end);
@@ -217,8 +222,14 @@ fn order(served: &[Served]) -> (f64, f64) {
     (unfair, p99(&own) / p99(&fair).max(0.001))
 }
 
-const CASES: [(i32, u64, u64); 5] =
-    [(10, 5, 10), (100, 5, 10), (10, 500, 30), (100, 500, 30), (10, 5_000, 120)];
+const CASES: [(i32, u64, u64); 6] =
+    [(10, 5, 10), (100, 5, 10), (10, 500, 30), (100, 500, 30), (10, 5_000, 600), (100, 5_000, 60)];
+
+/// One and a half rounds, in which each process has a slot once.
+fn warm_up(slots: i32, hold: Duration) -> Duration {
+    let rounds = 1.5 * PROCESSES as f64 / f64::from(slots);
+    WARM_UP.max(hold.mul_f64(rounds))
+}
 
 /// Prints what each of `systems` achieves, and judges it.
 #[allow(clippy::print_stdout)]
@@ -226,7 +237,8 @@ async fn measure(systems: &[Who], judge: impl Fn(i32, Duration, &Figures)) {
     for (slots, hold_ms, secs) in CASES {
         for who in systems.iter().copied() {
             let (hold, measured) = (Duration::from_millis(hold_ms), Duration::from_secs(secs));
-            let figures = Crowd { who, slots, hold, warm_up: WARM_UP, measured }.run().await;
+            let warm_up = warm_up(slots, hold);
+            let figures = Crowd { who, slots, hold, warm_up, measured }.run().await;
             println!(
                 "{slots:>3} slots held {hold_ms:>4} ms, {:<16} {:>6.1}/s, failed {:>5.2}, units {:>5.1} w {:>5.1} r, \
                  idle {:>5.1} %, process off by {:>3.0} %, p99 x {:.2}, not given back {}",
@@ -253,18 +265,18 @@ async fn crowds_are_measured() {
         let (are_free, is_short) =
             (slots > i32::try_from(PROCESSES).unwrap(), hold < Duration::from_millis(100));
         let most_failed = if are_free && is_short { 5.0 } else { 3.0 };
-        assert!(figures.failed_writes <= most_failed && figures.not_given_back <= 1.0, "{figures:?}");
+        assert!(figures.failed_writes <= most_failed && figures.not_given_back == 0.0, "{figures:?}");
         if is_short {
             assert!(figures.grants_a_second >= 400.0, "{figures:?}");
             assert!(are_free || figures.unfair <= 0.1 && figures.late <= 1.5, "{figures:?}");
         } else if !are_free {
-            // Of calls of 5 s each process has five: too few for its mean.
-            let has_many = hold < Duration::from_secs(1);
+            let most_unfair = if hold < Duration::from_secs(1) { 0.05 } else { 0.2 };
             assert!(figures.idle <= 0.02 && figures.late <= 1.2, "{figures:?}");
-            assert!(!has_many || figures.unfair <= 0.05, "{figures:?}");
+            assert!(figures.unfair <= most_unfair, "{figures:?}");
         } else {
-            // More slots than callers: of the 128 a second that 64 calls of 500 ms can be.
-            assert!(figures.grants_a_second >= 100.0, "{figures:?}");
+            // More slots than callers: of the 128 a second that 64 calls of 500 ms can be, or 12.8 of 5 s.
+            let most = PROCESSES as f64 / hold.as_secs_f64();
+            assert!(figures.grants_a_second >= 0.8 * most, "{figures:?}");
         }
     };
     measure(&[Who::Sluice(Kind::Rows), Who::Sluice(Kind::Inline)], judge).await;

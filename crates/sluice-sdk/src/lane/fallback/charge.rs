@@ -6,20 +6,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, RatePlanner, RateReceipt, Settle, Timestamp};
+use sluice_core::{Amount, Cost, RatePlanner, RateReceipt, Settle, Timestamp};
 use sluice_table::{HeardSince, Resend, Written};
 use tokio::time::sleep;
 
-use super::{Fallback, LineKey, Local};
+use super::{Fallback, LineKey, Local, hold};
 use crate::api::error::AcquireError;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::parallel::in_parallel_here;
 use crate::lane::reading::{apply_read, known, parse, unknown};
 use crate::lane::settle::{self, SettleError};
 
 /// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How many buckets are charged at once. All processes charge within the [`hold`]: a larger number charges
+/// more buckets in it, and sends more requests to a table that has just come back.
+const SIDE_BY_SIDE: usize = 32;
 
 /// The task, one for a client. It does not keep the client: what a client that is closed or dropped has not
 /// charged refills. If its runtime ends, the next grant begins another.
@@ -50,12 +55,7 @@ impl Charge {
     async fn run(self) {
         while self.is_answered().await {
             let Some(inner) = self.inner.upgrade() else { return };
-            let mut left = Vec::new();
-            // One after the other: all processes do this in the first second, each for all of its buckets.
-            for (line, local) in inner.fallback.take_spent(inner.now()) {
-                left.extend(charge(&inner, local).await.map(|local| (line, local)));
-            }
-            inner.fallback.put_back(left, inner.store.returns(), inner.now());
+            charge_all(&inner).await;
             if inner.fallback.is_charged() {
                 return;
             }
@@ -80,10 +80,25 @@ impl Charge {
     }
 }
 
-/// Takes from the table what a bucket of the process has granted. Returns the bucket if that failed without
-/// effect and may be tried again.
-async fn charge(inner: &Arc<Inner>, local: Local) -> Option<Local> {
-    let cost = local.spent(inner.now())?;
+/// Charges what all buckets of the process have granted, within the [`hold`].
+async fn charge_all(inner: &Arc<Inner>) {
+    let mut spent = inner.fallback.take_spent(inner, inner.now()).into_iter();
+    loop {
+        let some: Vec<_> = spent.by_ref().take(SIDE_BY_SIDE).collect();
+        if some.is_empty() {
+            return;
+        }
+        let charges = some.into_iter().map(|(line, local, amount)| {
+            Box::pin(async move { charge(inner, local, amount).await.map(|local| (line, local)) })
+        });
+        let left = in_parallel_here(charges.collect()).await.into_iter().flatten().collect();
+        inner.fallback.put_back(left, inner.store.returns(), inner.now());
+    }
+}
+
+/// Takes `cost` from the table, for what a bucket of the process has granted. Returns the bucket if that
+/// failed without effect and may be tried again.
+async fn charge(inner: &Arc<Inner>, local: Local, cost: Cost) -> Option<Local> {
     let (dimension, spent) = (&local.entry.dimension, cost.amount());
     let charged = match inner.config.on_unavailable {
         // It was a part of all lines.
@@ -143,14 +158,20 @@ fn may_try_again(error: &SettleError) -> bool {
 }
 
 impl Fallback {
-    /// Removes the buckets of rate limits, and returns those of which something was granted that has not
-    /// refilled. Slots stay: their holders give them back here.
-    fn take_spent(&self, now: Timestamp) -> Vec<(LineKey, Local)> {
+    /// Removes the buckets of rate limits, and returns those of which something is to be charged, and how
+    /// much: what was granted and has not refilled, and the addition of the [`hold`]. Slots stay: their
+    /// holders give them back here.
+    fn take_spent(&self, inner: &Inner, now: Timestamp) -> Vec<(LineKey, Local, Cost)> {
         let mut buckets = self.buckets.lock();
         // If all slots are free, it is the same as a bucket that was never met.
         buckets.retain(|_, local| !local.bucket.limit().is_concurrent() || local.spent(now).is_some());
         let ended = buckets.extract_if(|_, local| !local.bucket.limit().is_concurrent());
-        ended.filter(|(_, local)| local.spent(now).is_some()).collect()
+        let to_charge = ended.filter_map(|(line, local)| {
+            let spent = local.spent(now).map_or(Amount::ZERO, Cost::amount);
+            let addition = hold::addition(&inner.store, inner.config.on_unavailable, local.bucket.limit());
+            Some((line, local, Cost::new(spent.plus(addition)).ok()?))
+        });
+        to_charge.collect()
     }
 
     /// Puts buckets back whose charge failed: their grants count from now on, too.

@@ -15,6 +15,7 @@ use crate::bucket::known::BucketReading;
 use crate::config::Leases;
 use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
+use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
@@ -73,6 +74,14 @@ impl round::Batch for RowBatch<'_> {
             // While the time was read, another caller of this process learned that a reading is not valid.
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
+        let policy = self.inner.config.on_unavailable;
+        let of_tokens = readings.iter().find(|reading| !reading.bucket.limit().is_concurrent());
+        let held = of_tokens
+            .and_then(|reading| hold::refusal(&self.inner.store, policy, reading.bucket.dimension()));
+        if let Some(held) = held {
+            self.set_back(&Setback::Refused(held));
+            return Ok(Step::Served);
+        }
         let Some(sent) = self.plan(&readings, now) else {
             if has_read || readings.iter().all(|reading| reading.may_refuse(now)) {
                 if self.repairs(&readings, now).await? {
