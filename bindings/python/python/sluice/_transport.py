@@ -154,9 +154,11 @@ class OpenStream(Open):
             reply.end().wait()
 
     def close(self) -> None:
-        # Before the end of the body: the call ends when the reply is dropped, and nobody waits.
-        self._take()
-        self._stream.close()
+        # Before the end of the body: the call ends when the reply is dropped, and nobody waits. The vendor knows first.
+        try:
+            self._stream.close()
+        finally:
+            self._take()
 
 
 class AsyncOpenStream(Open):
@@ -175,8 +177,10 @@ class AsyncOpenStream(Open):
             await reply.end()
 
     async def aclose(self) -> None:
-        self._take()
-        await self._stream.aclose()
+        try:
+            await self._stream.aclose()
+        finally:
+            self._take()
 
 
 class Begun:

@@ -85,7 +85,10 @@ fn the_sandbox_serves_vendors_that_refuse_above_their_limits() {
     let large = body.replace("50", "25000");
     let refused = post(&chat, &large);
     assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1"), "{refused}");
-    assert!(refused.contains("rate_limit_exceeded"), "{refused}");
+    assert!(refused.contains(r#""type":"tokens","code":"rate_limit_exceeded""#), "{refused}");
+    let nothing = body.replacen('{', r#"{"stream": null, "stream_options": null, "#, 1).replace("50", "null");
+    let reply = post(&chat, &nothing);
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     let buckets = sandbox.stdout(&["buckets", "list"]);
     assert!(buckets.contains("anthropic#concurrent") && buckets.contains("openai#tpm"), "{buckets}");
 }

@@ -232,10 +232,12 @@ impl Turns {
         }
     }
 
-    /// Notes that nobody has a turn: a vendor asked for a pause. That time says nothing of the pace.
+    /// Notes that nobody has a turn: a vendor asked for a pause. That time says nothing of the pace, nor of
+    /// slots that nobody takes.
     pub(crate) fn rest(&self) {
         let mut state = self.0.lock();
         (state.lull_ended, state.pace_from, state.due) = (Some(Instant::now()), None, None);
+        state.idle = None;
     }
 
     /// By how much the grant of the `at`th of these callers moves the count: by its own number, and by those

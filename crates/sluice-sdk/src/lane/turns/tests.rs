@@ -328,10 +328,11 @@ async fn the_pace_is_kept_over_a_lull_in_which_nobody_was_served() {
 async fn the_pace_is_kept_over_a_cool_down() {
     let turns = with([10_000]);
     let served = wait_in_a_crowd(&turns, 9_000, 400, 2).await;
-    for _ in 0..6 {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2_500) {
         turns.rest();
-        next_look(&turns, served);
-        advance(Duration::from_millis(450)).await;
+        // It looks when it meant to.
+        advance(turns.next_look(&bucket(0, served, true), NOW).unwrap()).await;
     }
     for more in 1..=2 {
         turns.are_next(&bucket(0, served + more, true), fresh(), 1, ONE, NOW);

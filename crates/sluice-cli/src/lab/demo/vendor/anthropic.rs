@@ -81,7 +81,7 @@ enum ExceededLimit {
 
 const WINDOW: Duration = Duration::from_secs(WINDOW_SECS as u64);
 /// The shortest and the longest time of a call, in milliseconds.
-pub(super) const CALL_MILLIS: (u64, u64) = (30, 90);
+const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
     /// `arrived` is `now` on the other clock, in microseconds of Unix time.
@@ -188,13 +188,13 @@ pub(super) fn judged(
     let body = match judged {
         Ok(()) => return Ok((headers, UnderWay(Arc::clone(books), |books| books.under_way -= 1))),
         Err(ExceededLimit::Requests) => {
-            r#"{"error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#
         }
         Err(ExceededLimit::Tokens) => {
-            r#"{"error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#
         }
         Err(ExceededLimit::Concurrency) => {
-            r#"{"error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#
         }
     };
     retry_after(&mut headers, Duration::from_secs(1));

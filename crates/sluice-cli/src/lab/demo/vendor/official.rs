@@ -23,8 +23,10 @@ use super::{Call, VendorReply, Vendors, anthropic, openai, takes, unix_micros};
 pub(super) const OPENAI: &str = "/openai/v1";
 pub(super) const ANTHROPIC: &str = "/anthropic";
 
+/// The shortest and the longest time of a call, in milliseconds, so that calls at once are many.
+const CALL_MILLIS: (u64, u64) = (400, 600);
 /// The time between two events of a stream.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(40);
 
 pub(super) fn routes(vendors: &Vendors) -> Router {
     let state = Official { vendors: vendors.clone(), counted: Arc::default() };
@@ -53,22 +55,29 @@ struct Counted {
 struct Asked {
     model: String,
     messages: Value,
-    #[serde(alias = "max_completion_tokens", default = "most_by_default")]
-    max_tokens: u32,
-    #[serde(default)]
-    stream: bool,
-    #[serde(default)]
-    stream_options: StreamOptions,
+    max_tokens: Option<u32>,
+    max_completion_tokens: Option<u32>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
 }
 
-const fn most_by_default() -> u32 {
-    400
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
+    include_usage: Option<bool>,
+}
+
+impl Asked {
+    fn max_tokens(&self) -> u32 {
+        self.max_tokens.or(self.max_completion_tokens).unwrap_or(400)
+    }
+
+    fn is_stream(&self) -> bool {
+        self.stream == Some(true)
+    }
+
+    fn includes_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true))
+    }
 }
 
 /// The tokens of a call.
@@ -82,7 +91,7 @@ impl Tokens {
     /// A token is about four letters; the answer has a token a word.
     fn of(asked: &Asked) -> Self {
         let letters = u32::try_from(asked.messages.to_string().len()).unwrap_or(u32::MAX);
-        Self { input: letters.div_ceil(4), output: fastrand::u32(10..=20).min(asked.max_tokens) }
+        Self { input: letters.div_ceil(4), output: fastrand::u32(10..=20).min(asked.max_tokens()) }
     }
 
     const fn total(self) -> u32 {
@@ -107,7 +116,7 @@ const fn call(tokens: u32) -> Call {
 async fn chat_completion(State(official): State<Official>, Json(asked): Json<Asked>) -> Response {
     let tokens = Tokens::of(&asked);
     // Whichever is larger, on arrival: https://platform.openai.com/docs/guides/rate-limits
-    let counted = tokens.input.max(asked.max_tokens);
+    let counted = tokens.input.max(asked.max_tokens());
     let headers = match openai::judged(&official.vendors.openai, &call(counted)) {
         Ok(headers) => headers,
         Err(refused) => return refusal(refused),
@@ -117,8 +126,8 @@ async fn chat_completion(State(official): State<Official>, Json(asked): Json<Ask
     let usage = json!({
         "prompt_tokens": tokens.input, "completion_tokens": tokens.output, "total_tokens": tokens.total(),
     });
-    if !asked.stream {
-        takes(openai::CALL_MILLIS).await;
+    if !asked.is_stream() {
+        takes(CALL_MILLIS).await;
         let message = json!({ "role": "assistant", "content": tokens.text() });
         let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
         let body = json!({
@@ -142,7 +151,7 @@ async fn chat_completion(State(official): State<Official>, Json(asked): Json<Ask
         .map(|word| piece(json!({ "role": "assistant", "content": word }), Value::Null))
         .collect();
     events.push(piece(json!({}), json!("stop")));
-    if asked.stream_options.include_usage {
+    if asked.includes_usage() {
         events.push(chunk(json!([]), &usage));
     }
     events.push("data: [DONE]\n\n".to_owned());
@@ -163,8 +172,8 @@ async fn message(State(official): State<Official>, Json(asked): Json<Asked>) -> 
             "usage": { "input_tokens": tokens.input, "output_tokens": output },
         })
     };
-    if !asked.stream {
-        takes(anthropic::CALL_MILLIS).await;
+    if !asked.is_stream() {
+        takes(CALL_MILLIS).await;
         let content = json!([{ "type": "text", "text": tokens.text() }]);
         return (headers, Json(message(content, json!("end_turn"), tokens.output))).into_response();
     }

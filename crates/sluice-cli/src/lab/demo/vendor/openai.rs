@@ -13,7 +13,7 @@ use super::{Call, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
 
 /// The shortest and the longest time of a call, in milliseconds.
-pub(super) const CALL_MILLIS: (u64, u64) = (30, 90);
+const CALL_MILLIS: (u64, u64) = (30, 90);
 /// The time that stands for a minute.
 pub(crate) const MINUTE: Duration = Duration::from_secs(MINUTE_SECS as u64);
 
@@ -163,7 +163,12 @@ pub(super) fn judged(books: &super::Books<Books>, call: &Call) -> Result<HeaderM
     let mut headers = books.headers(now);
     let wait = retry_after(&mut headers, wait);
     books.waits.asked(now, wait);
-    let body = r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
+    let body = match books.requests.wait_for(1).is_zero() {
+        true => r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        false => {
+            r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#
+        }
+    };
     Err((StatusCode::TOO_MANY_REQUESTS, headers, body))
 }
 
