@@ -24,9 +24,17 @@ struct GivenUp {
 
 impl GivenUp {
     async fn new() -> Self {
+        Self::after_renewals(0).await
+    }
+
+    /// A caller that held its slot for so many eighths of its lease, renewing it.
+    async fn after_renewals(eighths: u32) -> Self {
         let world = Kind::Rows.with_slots(SLOTS, 5).await;
-        let client = world.client();
+        let client = world.client_with(|settings| settings.renew_leases(eighths > 0));
         let held = take(&client, SLOTS).await;
+        for _ in 0..eighths {
+            sleep(LEASE_TTL / 8).await;
+        }
         let (meets_conflicts, sent) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
         let (conflicts, count) = (Arc::clone(&meets_conflicts), Arc::clone(&sent));
         world.dynamo.faults().draw(move |call| {
@@ -58,6 +66,15 @@ async fn a_release_that_only_met_conflicts_is_done_a_second_after_they_end() {
     assert_eq!(given_up.sent_in(Duration::from_millis(1_001)).await, 1);
     assert_eq!((given_up.world.free(SLOTS).await.as_str(), given_up.world.leases().await), ("5", 0));
     assert_eq!(given_up.sent_in(LEASE_TTL).await, 0, "it is done");
+}
+
+/// A call took longer than the lease that it began with.
+#[tokio::test(start_paused = true)]
+async fn a_release_goes_on_after_the_first_end_of_a_lease_that_was_renewed() {
+    let given_up = GivenUp::after_renewals(12).await;
+    given_up.meets_conflicts.store(false, Ordering::SeqCst);
+    assert_eq!(given_up.sent_in(Duration::from_millis(1_001)).await, 1);
+    assert_eq!((given_up.world.free(SLOTS).await.as_str(), given_up.world.leases().await), ("5", 0));
 }
 
 #[tokio::test(start_paused = true)]

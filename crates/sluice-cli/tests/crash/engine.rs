@@ -135,6 +135,8 @@ async fn what_the_engine_said_outlives_it() {
     let left = look().await;
     known.assert_is_in(&left);
     left.wait_for_ends().await;
+    // Releases that were cut off went on until their leases ended.
+    let left = look().await;
     let swept_at = endpoint.clone();
     let swept = spawn_blocking(move || [sweep(&swept_at), sweep(&swept_at)]).await.unwrap();
     println!(

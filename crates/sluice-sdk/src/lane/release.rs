@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
+use sluice_core::{Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION, Timestamp};
 use sluice_ops::{Released, Tally, send_chunk};
 use sluice_table::{Resend, StoreError, Written, random_wait_up_to};
 use tokio::time::{Instant, sleep};
@@ -100,7 +100,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
             let mut released = release_chunk(inner, &part.entry, chunk).await;
             released.pop().unwrap_or(Ok(Released::GivenBack))
         }
-        Hold::Slots(slots) => in_lane(inner, &part.entry, Slots::clone(slots)).await,
+        Hold::Slots(slots) => in_lane(inner, &part.entry, ReleaseAsk::new(inner, slots)).await,
         Hold::Inline(held) => {
             let lease = InlineRelease { id: held.id.clone(), cost: part.cost };
             inline::release(inner, &part.entry, lease).await
@@ -121,16 +121,35 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
 }
 
 /// The lane of releases with lease rows: the releases of one bucket share one transaction.
-pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
-type ReleaseWaiter = Waiter<Slots, Result<Released, ReleaseError>>;
+pub(crate) type ReleaseLane = Lane<ReleaseAsk, Result<Released, ReleaseError>>;
+type ReleaseWaiter = Waiter<ReleaseAsk, Result<Released, ReleaseError>>;
 
-async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
+/// Slots to give back.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleaseAsk {
+    slots: Slots,
+    /// When the lease has ended at the latest: a renewal has set no later end.
+    until: Timestamp,
+}
+
+impl ReleaseAsk {
+    fn new(inner: &Inner, slots: &Slots) -> Self {
+        let renewed = inner.now().after(inner.config.lease_ttl).ceil_to_second();
+        Self { slots: slots.clone(), until: renewed.max(slots.lease.ends()) }
+    }
+}
+
+async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: ReleaseAsk) -> Result<Released, ReleaseError> {
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
-    let released = entry.releases.give(|| slots.clone(), serve).await;
+    let released = entry.releases.give(|| ask.clone(), serve).await;
     released.unwrap_or_else(|| Err(stopped("TransactWriteItems").into()))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Result<Released, ReleaseError>>) {
+async fn serve(
+    inner: Arc<Inner>,
+    entry: Arc<Entry>,
+    leader: Leader<ReleaseAsk, Result<Released, ReleaseError>>,
+) {
     let _serving = inner.background.token();
     let (inner, entry) = (&inner, &entry);
     let release = |waiters, _| release_together(inner, entry, waiters);
@@ -146,8 +165,8 @@ async fn release_together(
 ) -> Result<(), StoreError> {
     let Some(last) = waiters.last() else { return Ok(()) };
     // The last caller has the youngest reading of the capacity.
-    let bucket = Arc::clone(&last.ask.bucket);
-    let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
+    let bucket = Arc::clone(&last.ask.slots.bucket);
+    let leases = waiters.iter().map(|waiter| waiter.ask.slots.lease.clone()).collect();
     let released = release_chunk(inner, entry, Chunk::release(&bucket, leases)).await;
     let out = released.iter().find_map(unavailable);
     for (waiter, released) in waiters.into_iter().zip(released) {
@@ -181,7 +200,7 @@ fn answer(
 /// the lease and gives its slots back, so the release counts once, however late it is: also beside a sweep,
 /// or after an earlier try whose reply was lost. In the lane, all that the process has to give back shares
 /// transactions.
-fn go_on(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) {
+fn go_on(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: ReleaseAsk) {
     let Some(runtime) = inner.background.runtime() else { return };
     let (for_task, entry) = (Arc::clone(inner), Arc::clone(entry));
     inner.background.spawn(&runtime, async move {
@@ -190,9 +209,9 @@ fn go_on(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) {
             () = sleep(PAUSE + random_wait_up_to(SPREAD)) => {}
             () = inner.background.closing() => return,
         }
-        if inner.now() < slots.lease.ends() {
+        if inner.now() < ask.until {
             // Nobody waits for the answer.
-            let _ = in_lane(&inner, &entry, slots).await;
+            let _ = in_lane(&inner, &entry, ask).await;
         }
     });
 }

@@ -27,9 +27,12 @@ fn left(store: &Store, policy: OnUnavailable) -> Option<Duration> {
     if !policy.is_share() {
         return None;
     }
-    // A later outage ends the hold: the process answers by itself again.
-    let since = store.since_return().filter(|_| !store.is_out())?;
-    HOLD.checked_sub(since).filter(|left| !left.is_zero())
+    // In this order: who sees that the outage is over also sees when it ended. A later outage ends the hold:
+    // the process answers by itself again.
+    if store.is_out() {
+        return None;
+    }
+    HOLD.checked_sub(store.since_return()?).filter(|left| !left.is_zero())
 }
 
 /// The refusal of a caller that wants tokens of `dimension` during the hold. After a return of DynamoDB: by
