@@ -173,8 +173,8 @@ async fn call(
     history: &History,
 ) -> Result<(), Broken> {
     let granted = micros();
-    // A slot does not tell when its lease ends: at the earliest so long after it was asked for, since ends are
-    // whole seconds.
+    // A slot does not tell when its lease ends. Ends are whole seconds: it is at the earliest a second less than
+    // the lease time after the slot was asked for.
     let lease: u64 = env::var("SLUICE_LEASE_TTL").map_or(Ok(300), |seconds| seconds.parse())?;
     for (dimension, cost) in wants {
         // Each rate bucket has a start of its own.

@@ -44,6 +44,16 @@ async fn is_back() {
     timeout(Duration::from_secs(1), back).await.unwrap();
 }
 
+/// A client that granted a call in an outage, and has just found DynamoDB again.
+async fn just_back(policy: &str) -> (World, Client, Instant) {
+    let (world, client) = client(policy).await;
+    is_out(&world, true);
+    assert_eq!(take(&client, RPM).await.basis(), Basis::LocalShare);
+    is_out(&world, false);
+    is_back().await;
+    (world, client, Instant::now())
+}
+
 async fn refused(client: &Client, names: &[&str]) -> RetryIn {
     match client.acquire(names.to_vec()).await.unwrap() {
         Outcome::RetryIn(retry) => retry,
@@ -53,12 +63,7 @@ async fn refused(client: &Client, names: &[&str]) -> RetryIn {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_is_refused_from_memory_until_all_have_charged() {
-    let (world, client) = client("share:0.5").await;
-    is_out(&world, true);
-    assert_eq!(take(&client, RPM).await.basis(), Basis::LocalShare);
-    is_out(&world, false);
-    is_back().await;
-    let back = Instant::now();
+    let (world, client, back) = just_back("share:0.5").await;
     sleep(Duration::from_millis(50)).await;
     let sent = world.dynamo.meter().total();
     // Of one bucket, and in a transaction with a slot.
@@ -78,12 +83,7 @@ async fn who_asks_is_refused_from_memory_until_all_have_charged() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_stays_in_the_queue_and_is_served_at_the_end() {
-    let (world, client) = client("share:0.5").await;
-    is_out(&world, true);
-    assert_eq!(take(&client, RPM).await.basis(), Basis::LocalShare);
-    is_out(&world, false);
-    is_back().await;
-    let back = Instant::now();
+    let (_world, client, back) = just_back("share:0.5").await;
     let ran =
         client.slot(RPM).timeout(Duration::from_secs(5)).run(async |_| Ok::<_, LimitError>(back.elapsed()));
     let begun = ran.await.unwrap();

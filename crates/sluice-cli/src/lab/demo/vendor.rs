@@ -1,8 +1,8 @@
 //! Three vendors: a local HTTP server that judges its callers by its own books, without any code of Sluice.
 //!
 //! They behave like the real ones: Anthropic's limits apply to a window, OpenAI's refill evenly, and
-//! ElevenLabs counts calls at once. Each answers with the headers of the real vendor. The first two also take calls
-//! as the vendors' own packages send them (`sluice sandbox --vendors`).
+//! ElevenLabs counts calls at once. Each answers with the headers of the real vendor. OpenAI and Anthropic also
+//! take calls as their own packages send them (`sluice sandbox --vendors`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

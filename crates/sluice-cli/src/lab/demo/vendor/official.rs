@@ -1,5 +1,5 @@
-//! Calls in the form of the real APIs, as the vendors' own packages send them: chat completions of OpenAI, messages of
-//! Anthropic, each also as a stream. They are judged by the same books as the demo's own calls.
+//! Calls in the form of the real APIs, as the vendors' own packages send them: chat completions of OpenAI,
+//! messages of Anthropic, each also as a stream. They are judged by the same books as the demo's own calls.
 
 use std::convert::Infallible;
 use std::sync::Arc;
