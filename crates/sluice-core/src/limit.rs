@@ -97,6 +97,17 @@ pub enum InvalidLimit {
         /// What the vendor allows in each window.
         amount: Amount,
     },
+    /// The refill rate is higher than a [`Rate`] can be.
+    #[error(
+        "{amount} in {window:?} is above the highest refill rate, {} a second: state a longer window",
+        Rate::MAX
+    )]
+    TooFast {
+        /// What flows back in the window.
+        amount: Amount,
+        /// The window, with what lies between starts and arrivals.
+        window: Duration,
+    },
     /// The kind cannot change while the row is in use: slots come back by release, tokens by time.
     #[error(
         "a bucket cannot change from {from} to {to}: while nobody uses the bucket, remove it and apply it again"

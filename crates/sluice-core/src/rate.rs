@@ -20,6 +20,8 @@ const PER_MICRO: i128 = 1_000_000_000_000;
 impl Rate {
     /// No refill: a concurrency bucket.
     pub const ZERO: Self = Self(0);
+    /// The highest: about 9.2 million tokens a second.
+    pub const MAX: Self = Self(i64::MAX);
 
     /// `amount` tokens every `window`, rounded down; `None` if a `Rate` cannot hold the result.
     #[must_use]

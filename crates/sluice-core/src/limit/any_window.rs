@@ -56,9 +56,15 @@ impl AnyWindow {
         }
     }
 
-    /// The largest refill rate R with `burst + R * (W + j + 2e) <= N`. Zero if the burst leaves no room.
-    fn rate_beside(&self, burst: Amount) -> Rate {
-        Rate::per(self.amount.minus(burst), self.starts_within()).unwrap_or_default()
+    /// The largest refill rate R with `burst + R * (W + j + 2e) <= N`. Zero if the burst leaves no room,
+    /// `None` if a `Rate` cannot be that high.
+    fn rate_beside(&self, burst: Amount) -> Option<Rate> {
+        let flows_back = self.amount.minus(burst);
+        if flows_back <= Amount::ZERO {
+            Some(Rate::ZERO)
+        } else {
+            Rate::per(flows_back, self.starts_within())
+        }
     }
 
     /// The burst of a bucket for which nobody chose one. It has room for one call; for two, if a call flows
@@ -68,7 +74,7 @@ impl AnyWindow {
     #[must_use]
     pub fn burst(&self, cost_per_call: Cost) -> Amount {
         let call = cost_per_call.amount();
-        let rate = self.rate_beside(Amount::ZERO);
+        let rate = self.rate_beside(Amount::ZERO).unwrap_or(Rate::MAX);
         let calls = if rate.accrued_ceil(CORRECTED_CLOCK_ERROR) > call { call.plus(call) } else { call };
         let during_a_request = rate.accrued_ceil(SLOW_REQUEST);
         let slow = during_a_request.plus(during_a_request);
@@ -82,18 +88,24 @@ impl Limit {
     /// is the largest with `burst + R * (W + j + 2e) <= N`, rounded down. The bound is proved in `line.rs`.
     ///
     /// # Errors
-    /// [`InvalidLimit::Burst`] if the burst leaves nothing to flow back; else as [`Limit::rate`].
+    /// [`InvalidLimit::Burst`] if the burst leaves nothing to flow back, [`InvalidLimit::TooFast`] if more
+    /// flows back than a [`Rate`] can hold; else as [`Limit::rate`].
     pub fn in_any_window(
         limit_type: LimitType,
         count: &AnyWindow,
         burst: Amount,
         cost_per_call: Cost,
     ) -> Result<Self, InvalidLimit> {
-        let rate = count.rate_beside(burst);
-        if limit_type != LimitType::Concurrent && rate.is_zero() {
-            return Err(InvalidLimit::Burst { burst, amount: count.amount });
+        match count.rate_beside(burst) {
+            None => Err(InvalidLimit::TooFast {
+                amount: count.amount.minus(burst),
+                window: count.starts_within(),
+            }),
+            Some(rate) if rate.is_zero() && limit_type != LimitType::Concurrent => {
+                Err(InvalidLimit::Burst { burst, amount: count.amount })
+            }
+            Some(rate) => Self::rate(limit_type, burst, rate, cost_per_call),
         }
-        Self::rate(limit_type, burst, rate, cost_per_call)
     }
 }
 
@@ -137,7 +149,18 @@ mod tests {
             "a burst of 1 leaves nothing of the limit 1 to flow back: choose a burst below 1"
         );
         assert!(rate_of(&one, 2).is_err());
-        assert!(rate_of(&count(i32::MAX, Duration::ZERO, Duration::ZERO, Duration::ZERO), 1).is_err());
+    }
+
+    #[test]
+    fn a_rate_that_is_too_high_is_an_error_of_its_own() {
+        let count = |window| count(i32::MAX, window, Duration::ZERO, Duration::ZERO);
+        assert_eq!(
+            rate_of(&count(millis(100)), 1).unwrap_err().to_string(),
+            "2147483646 in 100ms is above the highest refill rate, 9223372.036854775807 a second: state a longer window"
+        );
+        assert!(rate_of(&count(Duration::ZERO), 1).is_err());
+        let burst = count(millis(100)).burst(Cost::ONE);
+        assert_eq!(burst.to_string(), "368935", "twice what the highest rate gives in 20 ms");
     }
 
     #[test]
@@ -219,7 +242,16 @@ mod tests {
         ) {
             let count = count(amount, millis(window), millis(jitter), CORRECTED_CLOCK_ERROR);
             let limit = Limit::in_any_window(LimitType::Requests, &count, count.burst(Cost::ONE), Cost::ONE);
-            prop_assert_eq!(limit.unwrap().warning(), None);
+            match limit {
+                Ok(limit) => prop_assert_eq!(limit.warning(), None),
+                // More than a `Rate` can hold: 9.2 million tokens a second.
+                Err(error @ InvalidLimit::TooFast { .. }) => {
+                    let least = i128::from(amount) - i128::from(count.burst(Cost::ONE).micros()) / 1_000_000;
+                    let span_micros = i128::try_from(count.starts_within().as_micros()).unwrap();
+                    prop_assert!(least * 1_000_000 >= 9_223_372 * span_micros, "{error}");
+                }
+                Err(error) => prop_assert!(false, "{error}"),
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
+use sluice_core::{Amount, Cost, InvalidLimit, Limit, LimitType, Rate};
 
 use super::counted;
 use super::declared::{CountedIn, Declared, WINDOW};
@@ -110,6 +110,11 @@ fn rate_of_capacity(
 }
 
 fn rate_in(place: &Place<'_>, window: &Field<Duration>, amount: Amount) -> Result<Rate, Faulty> {
-    let rate = Rate::per(amount, window.value).filter(|rate| !rate.is_zero());
-    rate.ok_or_else(|| place.fault(window, format_args!("it must be {WINDOW}")))
+    match Rate::per(amount, window.value) {
+        Some(rate) if !rate.is_zero() => Ok(rate),
+        None if !window.value.is_zero() => {
+            Err(place.fault(window, InvalidLimit::TooFast { amount, window: window.value }))
+        }
+        _ => Err(place.fault(window, format_args!("it must be {WINDOW}"))),
+    }
 }

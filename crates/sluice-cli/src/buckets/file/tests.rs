@@ -27,7 +27,7 @@ fn the_example_of_the_documentation_is_a_file() {
 }
 
 /// For each fault: the text under `[[bucket]]`, its position, and what the message says is accepted.
-const FAULTS: [(&str, &str, &str); 17] = [
+const FAULTS: [(&str, &str, &str); 18] = [
     (
         "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
         "limits.toml:2: dimension = \"lease#x\"",
@@ -57,6 +57,11 @@ const FAULTS: [(&str, &str, &str); 17] = [
         "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"",
         "limits.toml:5: window = \"0s\"",
         "above 0",
+    ),
+    (
+        "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 10000000\nwindow = \"1s\"",
+        "limits.toml:5: window = \"1s\"",
+        "the highest refill rate, 9223372.03",
     ),
     (
         "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1M\"",
