@@ -33,6 +33,7 @@ pub(crate) mod prefetch;
 pub(crate) mod queue;
 pub(crate) mod reading;
 pub(crate) mod release;
+mod rivals;
 pub(crate) mod round;
 pub(crate) mod rows;
 pub(crate) mod setback;

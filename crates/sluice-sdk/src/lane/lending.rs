@@ -1,14 +1,14 @@
 //! What a line borrows of others: which line is asked, and how soon again after it had nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
+use sluice_core::{Amount, Bucket, Claim, Cost, RatePlanner, ShareName, Timestamp};
 use sluice_table::random_wait_around;
 
 use crate::extensions::Extensions;
+use crate::lane::rivals;
 
 /// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after
 /// each success: borrowers who compete for what flows in meet about one failure for two successes. A longer
@@ -44,11 +44,18 @@ pub(super) fn lender(
     if !bucket.has_shares() {
         return None;
     }
-    let pauses = of_line.of::<Pauses>();
-    let pauses = pauses.0.lock();
-    let is_asked =
-        |lender: &Bucket| pauses.get(&lender.share().cloned()).is_none_or(|pause| pause.until <= now);
-    bucket.lenders(cost, now).into_iter().find(|(lender, _)| is_asked(lender))
+    let claim = Claim { cost, patience: Duration::ZERO };
+    let lends = |lent: &(Bucket, Amount)| borrowing(of_line, lent, now).refusal(claim, now).is_none();
+    bucket.lenders(cost, now).into_iter().find(lends)
+}
+
+/// Plans what is borrowed of a line that [`lender`] returned.
+pub(super) fn borrowing<'a>(
+    of_line: &Extensions,
+    lent: &'a (Bucket, Amount),
+    now: Timestamp,
+) -> RatePlanner<'a> {
+    RatePlanner::borrowing(lent).giving_way(rivals::way_at(of_line, lent.0.share(), now))
 }
 
 /// Whether a line of slots is asked now.
@@ -70,19 +77,4 @@ pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, n
     let before = pauses.get(&lender.cloned()).map(|pause| pause.length);
     let length = before.map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
     pauses.insert(lender.cloned(), Pause::from(now, length));
-}
-
-/// A line lent, and is as `lender` sees it now. If it has more, it is asked again at once.
-pub(super) fn lent(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
-    let pauses: Arc<Pauses> = of_line.of::<Pauses>();
-    let mut pauses = pauses.0.lock();
-    let share = lender.share().cloned();
-    let Some(pause) = pauses.get(&share) else { return };
-    let length = pause.length * 3 / 4;
-    let has_more = lender.level(now).minus(floor) >= lender.limit().cost_per_call().amount();
-    match length >= FIRST_PAUSE {
-        true if has_more => drop(pauses.insert(share, Pause { until: now, length })),
-        true => drop(pauses.insert(share, Pause::from(now, length))),
-        false => drop(pauses.remove(&share)),
-    }
 }
