@@ -202,13 +202,13 @@ impl Sender<'_> {
 /// Sends the writes. A lone delete is sent as a single write, at half the price of a transaction.
 async fn send(store: &Store, writes: &[Write]) -> Attempted<Transacted> {
     let [Write::Delete(delete)] = writes else { return store.try_transact(&Transaction::new(writes)).await };
-    let Attempted { answer, maybe_applied } = store.try_delete(delete).await;
+    let Attempted { answer, maybe_applied, was_throttled } = store.try_delete(delete).await;
     let reason = CancellationReason { cause: CancellationCause::ConditionFailed, message: String::new() };
     let answer = answer.map(|written| match written {
         Written::Applied(_) => Transacted::Committed,
         Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason, row }]),
     });
-    Attempted { answer, maybe_applied }
+    Attempted { answer, maybe_applied, was_throttled }
 }
 
 async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {

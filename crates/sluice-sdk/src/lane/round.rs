@@ -24,6 +24,11 @@ const PLANS_AT_ONCE: u32 = 8;
 /// value answers callers that do not wait sooner.
 const LONGEST_TRYING: Duration = Duration::from_secs(1);
 
+/// In a crowd, the pauses begin as long as they are after so many tries: up to 100 ms. The row takes 1,000
+/// writes a second, whoever sends them: shorter pauses are more writes that it rejects, and no grant more.
+/// Longer ones are more time before a caller learns that the crowd is over.
+const AHEAD_IN_A_CROWD: u32 = 2;
+
 /// The outcome of one step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -37,6 +42,8 @@ pub(super) enum Step {
     Held,
     /// DynamoDB throttled the write, or a transaction held the row.
     Throttled,
+    /// DynamoDB throttled the write, and no order of callers keeps others from writing the row.
+    Crowded,
 }
 
 /// What is left of a round: callers that stay in the queue, and grants that nobody was there to take.
@@ -107,7 +114,8 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
     while has_callers(batch) {
         let step = batch.step(has_read).await;
-        let is_throttled = matches!(step, Ok(Step::Throttled));
+        let is_throttled = matches!(step, Ok(Step::Throttled | Step::Crowded));
+        let ahead = if matches!(step, Ok(Step::Crowded)) { AHEAD_IN_A_CROWD } else { 0 };
         match step {
             Ok(Step::Served) => continue,
             // A reading that was fetched for this round counts, however long the read took.
@@ -116,13 +124,13 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
                 continue;
             }
             Ok(Step::Read | Step::Overtaken) => tries += 1,
-            Ok(Step::Held | Step::Throttled) => tries = tries.max(PLANS_AT_ONCE - 1) + 1,
+            Ok(Step::Held | Step::Throttled | Step::Crowded) => tries = tries.max(PLANS_AT_ONCE - 1) + 1,
             Err(error) => {
                 let setback = Setback::of(error, batch.dimension());
                 return batch.set_back(&setback);
             }
         }
-        if began.elapsed() >= LONGEST_TRYING || !pause(inner, tries, batch.dimension()).await {
+        if began.elapsed() >= LONGEST_TRYING || !pause(inner, tries, ahead, batch.dimension()).await {
             let setback = match is_throttled {
                 true => Setback::Throttled(contended(batch.dimension())),
                 false => Setback::overtaken(batch.dimension()),
@@ -138,14 +146,15 @@ fn has_callers(batch: &mut impl Batch) -> bool {
     !waiters.is_empty()
 }
 
-/// Waits before the `tries`th new plan, after the first few. Returns false if it is time to give up.
-async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
+/// Waits before the `tries`th new plan, after the first few, as long as `ahead` tries later. Returns false if
+/// it is time to give up.
+async fn pause(inner: &Inner, tries: u32, ahead: u32, dimension: &Dimension) -> bool {
     if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
     }
     tracing::debug!(event = "acquire.contention_retry", %dimension, tries);
     if tries >= PLANS_AT_ONCE {
-        inner.store.back_off(tries - PLANS_AT_ONCE).await;
+        inner.store.back_off(tries - PLANS_AT_ONCE + ahead).await;
     }
     true
 }

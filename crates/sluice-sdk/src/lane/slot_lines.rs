@@ -30,16 +30,20 @@ use crate::telemetry;
 const SHARES_KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// How old a reading of another share's row may be that a caller borrows by. A smaller value borrows sooner,
-/// and reads more: at most one row of each other share in this time, for all callers of the process.
+/// and reads more: at most one row of each other share in this time, for all callers of the process. For
+/// callers that wait it is no more than their longest pause.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How long such a reading may take. Without it, the line is not asked.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
-/// When a caller that waits in its own line looks at the others for the first time, and the longest pause
-/// after that.
+/// When a caller that waits in its own line looks at the others for the first time, and the bounds of the
+/// longest pause after that. That pause grows with the other rows and with the processes that wait in the
+/// line: one caller in each process makes at most 250 reads a second together, until the pause is a second. A
+/// shorter pause leaves a slot idle for less time, and reads more.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const FOR_EACH_READ: Duration = Duration::from_millis(4);
 
 /// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common
 /// line).
@@ -122,7 +126,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
         let answer = own_line::take(inner, &wants, terms).await;
         return match lacking(inner, &wants, &answer) {
             Some(at) => {
-                borrow(inner, &wants, at, terms).await.map_or(answer, |lent| Ok(Taken::Granted(lent)))
+                let lent = borrow(inner, &wants, at, terms, LOOK_EVERY).await;
+                lent.map_or(answer, |lent| Ok(Taken::Granted(lent)))
             }
             None => answer,
         };
@@ -178,23 +183,42 @@ async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> U
     let mut pause = FIRST_LOOK;
     loop {
         sleep(random_wait_around(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
         let full = |want: &Want| {
             let free = want.entry.reading().map(|reading| reading.bucket.tokens());
             want.concurrent
                 && free.is_some_and(|free| free < want.cost.amount())
                 && line_of(inner, &want.entry).is_some()
         };
-        let Some(at) = wants.iter().position(full) else { continue };
-        if let Some(lent) = borrow(inner, wants, at, terms).await {
+        let at = wants.iter().position(full);
+        let longest = at.map_or(LONGEST_PAUSE.1, |at| longest_pause(inner, &wants[at].entry));
+        pause = (pause * 2).min(longest);
+        let Some(at) = at else { continue };
+        if let Some(lent) = borrow(inner, wants, at, terms, longest.min(LOOK_EVERY)).await {
             return lent;
         }
     }
 }
 
+/// The longest pause between two looks at the other rows, of a caller that waits in this line.
+fn longest_pause(inner: &Inner, entry: &Arc<Entry>) -> Duration {
+    let rows = line_of(inner, entry).and_then(|(common, _)| common.reading());
+    let rows = rows.and_then(|reading| u32::try_from(reading.bucket.slot_shares().len()).ok());
+    let reads = entry.load.crowd().zip(rows).map(|(processes, rows)| processes.saturating_mul(rows));
+    // Without the right to note itself, a process does not know how many wait.
+    reads.map_or(LONGEST_PAUSE.1, |reads| {
+        FOR_EACH_READ.saturating_mul(reads).clamp(LONGEST_PAUSE.0, LONGEST_PAUSE.1)
+    })
+}
+
 /// Takes the slots of the want at `at` from another line, now or not at all, and all other wants from their
-/// own.
-async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> Option<UnclaimedGrant> {
+/// own. Its reading of that line is `young`: no older than this.
+async fn borrow(
+    inner: &Arc<Inner>,
+    wants: &[Want],
+    at: usize,
+    terms: Terms,
+    young: Duration,
+) -> Option<UnclaimedGrant> {
     let want = &wants[at];
     let (common, share) = line_of(inner, &want.entry)?;
     let names = common.reading()?.bucket;
@@ -205,7 +229,7 @@ async fn borrow(inner: &Arc<Inner>, wants: &[Want], at: usize, terms: Terms) -> 
             if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
                 return None;
             }
-            let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, LOOK_EVERY)).await.ok()?.ok()?;
+            let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, young)).await.ok()?.ok()?;
             let room =
                 room(&reading.bucket, leaves, inner.now()).filter(|room| *room >= want.cost.amount())?;
             let borrows = Some(Borrowing { by: share.clone(), leaves });

@@ -55,19 +55,23 @@ impl Store {
                 has_waited = true;
                 if !self.may_send(latest).await {
                     let error = self.link.breaker.error(operation.as_str(), maybe_applied);
-                    return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
+                    return Attempted {
+                        answer: Err(Failed::Store(error)),
+                        maybe_applied,
+                        was_throttled: false,
+                    };
                 }
             }
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: inside its callers' futures, the nesting is deeper than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
-                Ok(reply) => return Attempted { answer: Ok(reply), maybe_applied },
+                Ok(reply) => return Attempted { answer: Ok(reply), maybe_applied, was_throttled: false },
                 Err(error) => error,
             };
             if let SdkError::ServiceError(context) = &error
                 && let Some(answer) = context.err().answer()
             {
-                return Attempted { answer: Err(answer), maybe_applied };
+                return Attempted { answer: Err(answer), maybe_applied, was_throttled: false };
             }
             if !was_skewed && error::is_clock_skew(&error) {
                 was_skewed = true;
@@ -95,7 +99,8 @@ impl Store {
                     let to = (self.link.table.as_str(), self.link.dates.endpoint());
                     error::describe(operation.as_str(), to, maybe_applied, error)
                 };
-                return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
+                let was_throttled = fate == Fate::Throttled;
+                return Attempted { answer: Err(Failed::Store(error)), maybe_applied, was_throttled };
             }
             retried(operation);
             tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);

@@ -26,11 +26,14 @@ pub struct Attempted<T, E = StoreError> {
     pub answer: Result<T, E>,
     /// Whether a try without an answer may have been applied, now or later.
     pub maybe_applied: bool,
+    /// Whether the last try was throttled: the row takes no more writes at present.
+    pub was_throttled: bool,
 }
 
 impl<T, E> Attempted<T, E> {
     pub(super) fn map<U, F>(self, answer: impl FnOnce(Result<T, E>) -> Result<U, F>) -> Attempted<U, F> {
-        Attempted { answer: answer(self.answer), maybe_applied: self.maybe_applied }
+        let Self { answer: of, maybe_applied, was_throttled } = self;
+        Attempted { answer: answer(of), maybe_applied, was_throttled }
     }
 }
 

@@ -13,7 +13,7 @@ mod changes;
 
 use super::{name, share};
 use crate::kind::Kind;
-use crate::world::{World, dimension, refusal, settle, take};
+use crate::world::{TABLE, World, dimension, refusal, settle, take};
 
 const CONCURRENT: &str = "elevenlabs#concurrent";
 const SEARCH: &str = "elevenlabs#concurrent@search";
@@ -335,21 +335,29 @@ async fn a_bucket_without_shares_costs_no_request_more() {
 /// long.
 #[tokio::test(start_paused = true)]
 async fn a_noisy_product_takes_nothing_that_another_asks_for() {
-    beside_a_noisy_product(Kind::Rows).await;
+    beside_a_noisy_product(Kind::Rows, Duration::from_millis(200)).await;
+}
+
+/// A caller that waits sees in time that a slot of another share came back.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_lent_is_soon_lent_again() {
+    fastrand::seed(7);
+    let idle = beside_a_noisy_product(Kind::Rows, Duration::from_millis(500)).await;
+    assert!(idle <= 0.035, "idle for {idle} of the time");
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes a minute: task test:long"]
 async fn a_noisy_product_takes_nothing_of_inline_leases() {
-    beside_a_noisy_product(Kind::Inline).await;
+    beside_a_noisy_product(Kind::Inline, Duration::from_millis(200)).await;
 }
 
-async fn beside_a_noisy_product(kind: Kind) {
+/// Returns the part of the time in which the slot that batch lends is free. Somebody always waits for it.
+async fn beside_a_noisy_product(kind: Kind, hold: Duration) -> f64 {
     let world = shared(kind).await.distant();
     let search = world.client_with(|settings| settings.share(name("search")));
     let (noisy, other) = (world.client(), world.client());
     let ends = Instant::now() + Duration::from_secs(60);
-    let hold = Duration::from_millis(200);
     // Slots times seconds.
     let caller = |client: Client| async move {
         let mut held = Duration::ZERO;
@@ -377,10 +385,22 @@ async fn beside_a_noisy_product(kind: Kind) {
             sum / 60.0
         }
     };
+    let of_batch = async {
+        let (mut free, mut looks) = (0.0, 0.0);
+        while Instant::now() < ends {
+            sleep(Duration::from_millis(10)).await;
+            // One of its two is kept.
+            let row = world.dynamo.row(TABLE, BATCH).unwrap().unwrap();
+            free += row["tokens"]["N"].as_str().unwrap().parse::<f64>().unwrap() - 1.0;
+            looks += 1.0;
+        }
+        free / looks
+    };
     let (of_noisy, of_other, of_search) = (crowd(&noisy, 20), crowd(&other, 20), crowd(&search, 6));
-    let (noisy, other, search) = tokio::join!(of_noisy, of_other, of_search);
+    let (noisy, other, search, idle) = tokio::join!(of_noisy, of_other, of_search, of_batch);
     assert!(search > 4.75, "{kind:?}: {search} of its 5");
     assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
+    idle
 }
 
 /// In shares too small for it, a call is refused with the share's name.
