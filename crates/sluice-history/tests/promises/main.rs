@@ -10,5 +10,6 @@ mod oracle;
 mod order;
 mod rates;
 mod shares;
+mod slot_shares;
 mod slots;
 mod story;
