@@ -55,8 +55,9 @@ use scenario::Scenario;
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 20;
 /// What so many seeds need not show, and [`ALL_SEEDS`] must.
-const RARE: [&str; 9] = [
+const RARE: [&str; 10] = [
     "guarantees are judged",
+    "guarantees of slots are judged",
     "judged: a start that was booked and given up",
     "latency: ragged",
     "service: asked, and judged",
@@ -224,6 +225,7 @@ const ACTS: &[&str] = &[
     "cost: units judged",
     "dropped at an await",
     "guarantees are judged",
+    "guarantees of slots are judged",
     "holder vanishes",
     "inline: dead holders taken over",
     "inline: several take in one write",

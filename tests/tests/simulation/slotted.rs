@@ -4,7 +4,8 @@
 //!
 //! Judged here and by the history: no line grants more than it has; that a grant is of the line that it says;
 //! in runs whose shares stay and where nothing goes wrong, whoever waits for a slot of his share has it in
-//! time. At the end an operator comes to its end, and each share has all of its slots at once. The rest is
+//! time. Where every request is answered in time, the history judges what shares are guaranteed, also beside
+//! holders that crash, cool-downs, and operators. At the end an operator comes to its end, and each share has all of its slots at once. The rest is
 //! the ledger's (`ledger/slot_rows.rs`).
 
 use std::sync::Arc;
@@ -47,13 +48,19 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     universe.count("slots have shares");
     let scenario = &universe.scenario;
     let mut rng = stream(scenario.seed, "who has shares of slots");
-    let is_orderly =
-        scenario.is_undisturbed() && !scenario.upheaval && !scenario.ends_abruptly && rng.u32(0..3) > 0;
+    let is_judged = scenario.is_undisturbed() && !scenario.upheaval && !scenario.ends_abruptly;
+    let is_orderly = is_judged && rng.u32(0..3) > 0;
     for name in names() {
         let split = split(&mut rng);
         declare(universe, operator, &name, split.whole());
         universe.record(|record| record.has_slots(&name));
         universe.undisturbed(operator.client.ops().apply_split(&dimension(&name), &split)).await.unwrap();
+        if !is_judged {
+            universe.record(|record| record.guarantees_nothing(&name));
+        }
+    }
+    if is_judged {
+        universe.count("guarantees of slots are judged");
     }
     let registrars = if is_orderly { 0 } else { rng.u32(0..=2) };
     for at in 0..registrars {

@@ -151,6 +151,12 @@ impl Caller {
             Some(after) => timeout(after, run).await.ok(),
             None => Some(run.await),
         };
+        if !matches!(outcome, Some(Ok(()))) {
+            let now = self.universe.time();
+            self.universe.record(|record| {
+                record.left_share(&self.process.name, &need.parts, share.or(self.default), asked_at, now)
+            });
+        }
         if let Some(Err(error)) = &outcome {
             wait.judge((&self.universe, &self.process), Some(error), false);
         }
@@ -169,7 +175,10 @@ impl Caller {
 
     async fn cools_down(&mut self, need: &Need) {
         let pause = Duration::from_millis(self.rng.u64(20..=1_000));
-        let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(&need.parts[0].0, pause)).await;
+        let (bucket, from) = (&need.parts[0].0, self.universe.time());
+        let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(bucket, pause)).await;
+        let ends = self.universe.time() + Micros::try_from(pause.as_micros()).unwrap();
+        self.universe.record(|record| record.cools_down(bucket, from, ends));
     }
 
     /// Books a grant: each part on the line that it says. What is of another line was borrowed, and its write
