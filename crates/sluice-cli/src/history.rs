@@ -20,8 +20,8 @@ pub(crate) struct Options {
     /// How far the clocks behind the files may be off, as in 5ms; for files of several machines
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     clock_error: Duration,
-    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms (of slots, also a
-    /// release): so much of a share's refill may be lost, and so much longer may a slot be free, before a
+    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms (of slots, also
+    /// a release): so much of a share's refill may be lost, and so much longer may a slot be free, before a
     /// guarantee counts as missed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     request_time: Duration,

@@ -5,8 +5,8 @@
 //! Judged here and by the history: no line grants more than it has; that a grant is of the line that it says;
 //! in runs whose shares stay and where nothing goes wrong, whoever waits for a slot of his share has it in
 //! time. Where every request is answered in time, the history judges what shares are guaranteed, also beside
-//! holders that crash, cool-downs, and operators. At the end an operator comes to its end, and each share has all of its slots at once. The rest is
-//! the ledger's (`ledger/slot_rows.rs`).
+//! holders that crash, cool-downs, and operators. At the end an operator comes to its end, and each share has
+//! all of its slots at once. The rest is the ledger's (`ledger/slot_rows.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -172,8 +172,8 @@ impl<'a> Line<'a> {
             steps.push((from.saturating_sub(stamp), Step::Held(largest)));
             steps.push((left.to.saturating_add(request).saturating_add(stamp), Step::Held(-largest)));
         }
-        // What comes free at a moment is free before anybody takes it: then a slot that changes hands does not
-        // end a time in which another is free.
+        // What comes free at a moment is free before anybody takes it. So a slot that changes hands does
+        // not end a time in which another is free.
         steps.sort_by_key(|(at, step)| (*at, matches!(step, Step::Held(by) if *by > 0)));
         steps
     }
