@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_history::{BucketFigures, Checker, Guarantee, ShareFigures, Verdict, check_files_with};
+use sluice_history::{BucketFigures, Checker, FreeSlot, Guarantee, ShareFigures, Verdict, check_files_with};
 use sluice_sdk::core::Amount;
 
 use crate::duration::duration;
@@ -20,8 +20,9 @@ pub(crate) struct Options {
     /// How far the clocks behind the files may be off, as in 5ms; for files of several machines
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     clock_error: Duration,
-    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms: so much of a
-    /// share's refill may be lost before a guarantee counts as missed
+    /// How long a caller's request may take until its tokens are taken or booked, as in 50ms (of slots, also
+    /// a release): so much of a share's refill may be lost, and so much longer may a slot be free, before a
+    /// guarantee counts as missed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     request_time: Duration,
     /// Each grant must have been released: for runs that ended in order, as those of `sluice stress`
@@ -73,6 +74,7 @@ pub(crate) fn print(verdict: &Verdict) {
             ("BORROWED", Right),
             ("WORST", Right),
             ("IN", Right),
+            ("LEFT FREE", Right),
         ];
         output::table(columns, shares);
         println!();
@@ -114,14 +116,16 @@ fn row(bucket: &BucketFigures) -> [String; 5] {
     [bucket.dimension.clone(), bucket.grants.to_string(), amount(most), amount(allowed), within]
 }
 
-/// A row for each share of a bucket: the least part of its guarantee that it got while its callers waited.
-fn of_shares(bucket: &BucketFigures) -> Vec<[String; 6]> {
+/// A row for each share of a bucket: the least part of its guarantee that it got while its callers waited;
+/// of slots, the longest time in which one was free meanwhile.
+fn of_shares(bucket: &BucketFigures) -> Vec<[String; 7]> {
     let row = |of: &ShareFigures| {
         let worst =
             of.worst.as_ref().map_or_else(|| ["-".into(), "-".into()], |worst| [ratio(worst), length(worst)]);
         let [part, within] = worst;
         let (grants, borrowed) = (of.grants.to_string(), decimal(of.borrowed));
-        [bucket.dimension.clone(), of.share.clone(), grants, borrowed, part, within]
+        let left_free = of.left_free.as_ref().map_or_else(|| "-".into(), free_for);
+        [bucket.dimension.clone(), of.share.clone(), grants, borrowed, part, within, left_free]
     };
     bucket.shares.iter().map(row).collect()
 }
@@ -133,6 +137,10 @@ fn ratio(worst: &Guarantee) -> String {
 
 fn length(worst: &Guarantee) -> String {
     format!("{} s", decimal(i128::from(worst.to_micros) - i128::from(worst.from_micros)))
+}
+
+fn free_for(window: &FreeSlot) -> String {
+    format!("{} s", decimal(i128::from(window.to_micros) - i128::from(window.from_micros)))
 }
 
 /// Millionths as a decimal number, with at most three decimals.

@@ -289,7 +289,12 @@ impl Checker {
             self.buckets[bucket].left.push(Left { process, at, starts });
             let share = refused.share.as_deref().map(Arc::from);
             let (from, to) = (refused.asked_at_micros, refused.at_micros);
-            self.buckets[bucket].waited.push(Waited { share, from, to });
+            self.buckets[bucket].waited.push(Waited {
+                share,
+                from,
+                to,
+                several: refused.dimensions.len() > 1,
+            });
         }
     }
 

@@ -33,6 +33,9 @@ pub(crate) fn bucket(
         violations.extend(exceeded.into_iter().map(violation));
         if log.has_shares() {
             violations.extend(lines::check_slots(name, log, errors));
+            let (shares, broken) = guarantee::slots::check(name, log, errors);
+            figures.shares = shares;
+            violations.extend(broken);
         }
     } else {
         let (busiest, exceeded) = busiest::check(&log.grants, &timeline, errors);

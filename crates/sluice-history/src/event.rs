@@ -41,7 +41,9 @@ pub struct Header {
     #[serde(default)]
     pub stamp_error_micros: i64,
     /// The longest time from the moment at which a caller asks until its tokens are taken or booked. While a
-    /// share's first caller is on its way, what flows into a full line of the share is lost.
+    /// share's first caller is on its way, what flows into a full line of the share is lost. Of slots: the
+    /// longest time from the moment at which a slot is taken until its caller has the answer, and from the
+    /// sending of a release until the slot is free.
     #[serde(default)]
     pub request_micros: i64,
 }
@@ -116,13 +118,23 @@ pub struct Share {
     pub capacity_micros: i64,
     /// Its part of the refill rate, in 10^-12 tokens a second.
     pub refill_pico_per_sec: i64,
+    /// Of slots: how many every borrower leaves free, in millionths; not judged if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_micros: Option<i64>,
 }
 
 impl Share {
     /// The share of this name.
     #[must_use]
     pub fn new(name: impl Into<String>, capacity_micros: i64, refill_pico_per_sec: i64) -> Self {
-        Self { name: name.into(), capacity_micros, refill_pico_per_sec }
+        Self { name: name.into(), capacity_micros, refill_pico_per_sec, floor_micros: None }
+    }
+
+    /// The same share of slots, of which borrowers leave so many millionths free.
+    #[must_use]
+    pub const fn with_floor(mut self, floor_micros: i64) -> Self {
+        self.floor_micros = Some(floor_micros);
+        self
     }
 }
 

@@ -16,6 +16,8 @@ use crate::log::{BucketLog, Errors, LineLimit, SplitEntry};
 use crate::timeline::UNITS;
 use crate::verdict::{Guarantee, ShareFigures, Violation};
 
+pub(crate) mod slots;
+
 /// So many of the largest calls are guaranteed in a window whose ratio is told: in shorter ones a single call
 /// is much.
 const CALLS_IN_A_RATIO: i128 = 20;
@@ -76,6 +78,7 @@ fn totals(log: &BucketLog, name: &Arc<str>) -> ShareFigures {
         granted: mine().map(|grant| i128::from(grant.used)).sum(),
         borrowed: borrowed.map(|grant| i128::from(grant.used)).sum(),
         worst: None,
+        left_free: None,
     }
 }
 

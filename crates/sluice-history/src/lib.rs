@@ -46,5 +46,5 @@ pub use fault::{FaultKind, HistoryFault};
 pub use merge::merge;
 pub use rate::{RateError, pico_per_sec};
 pub use read::{ReadError, check, check_files, check_files_with};
-pub use verdict::{BucketFigures, Guarantee, ShareFigures, Verdict, Violation, Window};
+pub use verdict::{BucketFigures, FreeSlot, Guarantee, ShareFigures, Verdict, Violation, Window};
 pub use write::Writer;

@@ -17,10 +17,12 @@ pub(crate) const COMMON: &str = "common";
 
 /// The lines of a limit. The error names the field that makes no sense.
 pub(crate) fn split(limit: &Limit) -> Result<SplitEntry, (&'static str, i64)> {
-    let mut rest = LineLimit { capacity: limit.capacity_micros, rate: limit.refill_pico_per_sec };
+    let mut rest =
+        LineLimit { capacity: limit.capacity_micros, rate: limit.refill_pico_per_sec, floor: None };
     let mut lines = BTreeMap::new();
     for share in &limit.shares {
-        let line = LineLimit { capacity: share.capacity_micros, rate: share.refill_pico_per_sec };
+        let (capacity, rate) = (share.capacity_micros, share.refill_pico_per_sec);
+        let line = LineLimit { capacity, rate, floor: share.floor_micros };
         if line.capacity <= 0 || lines.insert(Arc::from(share.name.as_str()), line).is_some() {
             return Err(("shares.capacity_micros", line.capacity));
         }
@@ -69,7 +71,7 @@ pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Vio
 }
 
 /// The lines of each time between two changes, from when on they are in force for sure, and until when.
-fn times_between_changes(splits: &[SplitEntry], errors: Errors) -> Vec<(SplitEntry, i64, i64)> {
+pub(crate) fn times_between_changes(splits: &[SplitEntry], errors: Errors) -> Vec<(SplitEntry, i64, i64)> {
     let mut splits = splits.to_vec();
     splits.sort_by_key(|split| (split.from, split.by));
     splits.dedup_by(|later, earlier| later.lines == earlier.lines);
@@ -125,8 +127,7 @@ impl BucketLog {
     /// callers left, and tokens that went back, may be of any line.
     fn line(&self, name: &Arc<str>) -> Self {
         let of_split = |split: &SplitEntry| {
-            let LineLimit { capacity, rate } =
-                split.lines.get(name).copied().unwrap_or(LineLimit { capacity: 0, rate: 0 });
+            let (capacity, rate) = split.lines.get(name).map_or((0, 0), |line| (line.capacity, line.rate));
             LimitEntry {
                 kind: self.kind().unwrap_or(Kind::Requests),
                 capacity,

@@ -45,7 +45,7 @@ pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (O
 }
 
 /// The time until which the grant certainly lives.
-fn end(grant: &Entry, errors: Errors) -> i64 {
+pub(crate) fn end(grant: &Entry, errors: Errors) -> i64 {
     let released =
         if grant.released_at == NEVER { NEVER } else { grant.released_at.saturating_sub(errors.stamp) };
     // The process that considers the lease ended reads a clock too.

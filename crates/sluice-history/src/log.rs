@@ -68,6 +68,8 @@ pub(crate) struct SplitEntry {
 pub(crate) struct LineLimit {
     pub(crate) capacity: i64,
     pub(crate) rate: i64,
+    /// What borrowers leave free of slots, if that is known.
+    pub(crate) floor: Option<i64>,
 }
 
 /// A caller that was willing to wait, and got nothing.
@@ -76,6 +78,8 @@ pub(crate) struct Waited {
     pub(crate) share: Option<Arc<str>>,
     pub(crate) from: i64,
     pub(crate) to: i64,
+    /// Whether it asked for several buckets at once.
+    pub(crate) several: bool,
 }
 
 /// The place of a grant's part: bucket and number.

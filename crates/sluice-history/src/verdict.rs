@@ -70,6 +70,21 @@ pub struct ShareFigures {
     /// largest calls were guaranteed: the one in which least of the guarantee was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Guarantee>,
+    /// Of slots: the longest time in which a caller of the share waited although a slot of the share was
+    /// free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_free: Option<FreeSlot>,
+}
+
+/// A time in which a caller waited although its share had a slot free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FreeSlot {
+    /// The first moment, in microseconds since the epoch.
+    pub from_micros: i64,
+    /// The last moment.
+    pub to_micros: i64,
+    /// The longest that this may last, in microseconds.
+    pub allowed_micros: i64,
 }
 
 /// What a share was guaranteed in a window, and what it got. Amounts are in millionths.
@@ -156,6 +171,44 @@ pub enum Violation {
         /// The window in which most is missing.
         window: Guarantee,
     },
+    /// A caller of a share waited for a slot, and one of the share's slots was free for longer than it takes
+    /// to see that.
+    SlotLeftFree {
+        /// The bucket.
+        dimension: String,
+        /// The share, or `common`.
+        share: String,
+        /// When that was.
+        window: FreeSlot,
+    },
+    /// A slot of a share was lent while a caller of the share waited for one.
+    LentWhileWaited {
+        /// The bucket.
+        dimension: String,
+        /// The share, or `common`.
+        share: String,
+        /// The grant that borrowed.
+        id: String,
+        /// When that grant was answered.
+        granted_at_micros: i64,
+        /// Since when the caller of the share had waited.
+        waited_from_micros: i64,
+    },
+    /// A caller of another share borrowed a slot that is never lent.
+    FloorLent {
+        /// The bucket.
+        dimension: String,
+        /// The share.
+        share: String,
+        /// The grant that borrowed.
+        id: String,
+        /// When that grant was answered.
+        granted_at_micros: i64,
+        /// What it left free at most, in millionths.
+        left_micros: i128,
+        /// What had to stay free.
+        floor_micros: i64,
+    },
     /// A caller was given an earlier start than another caller that had booked before this caller asked.
     Overtaken {
         /// The bucket.
@@ -229,6 +282,9 @@ impl fmt::Display for Violation {
                     tokens(guaranteed - allowance),
                 )
             }
+            Self::SlotLeftFree { .. } | Self::LentWhileWaited { .. } | Self::FloorLent { .. } => {
+                self.fmt_slots(f)
+            }
             Self::Overtaken {
                 dimension,
                 first_id,
@@ -253,6 +309,42 @@ impl fmt::Display for Violation {
                 )
             }
             Self::History(fault) => write!(f, "the history makes no sense: {fault}"),
+        }
+    }
+}
+
+impl Violation {
+    /// What was promised of the slots of a share.
+    fn fmt_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlotLeftFree { dimension, share, window } => {
+                let FreeSlot { from_micros: from, to_micros: to, allowed_micros: allowed } = window;
+                write!(
+                    f,
+                    "{dimension}: a caller of {share} waited in {} to {} ({} s), and a slot of {share} was free; at \
+                     most {} s are allowed",
+                    seconds(*from),
+                    seconds(*to),
+                    tokens(i128::from(*to) - i128::from(*from)),
+                    tokens(i128::from(*allowed)),
+                )
+            }
+            Self::LentWhileWaited { dimension, share, id, granted_at_micros, waited_from_micros } => write!(
+                f,
+                "{dimension}: {id}, granted at {}, borrowed a slot of {share}, and a caller of {share} had waited for \
+                 one since {}",
+                seconds(*granted_at_micros),
+                seconds(*waited_from_micros),
+            ),
+            Self::FloorLent { dimension, share, id, granted_at_micros, left_micros, floor_micros } => write!(
+                f,
+                "{dimension}: {id}, granted at {}, borrowed a slot of {share} and left at most {} free; {} must stay \
+                 free",
+                seconds(*granted_at_micros),
+                tokens(*left_micros),
+                tokens(i128::from(*floor_micros)),
+            ),
+            _ => Ok(()),
         }
     }
 }

@@ -94,12 +94,19 @@ pub(crate) fn slot_timed_out(bucket: SharedString) {
     names::SLOT_TIMEOUTS.counter([bucket]).increment(1);
 }
 
-/// A call took what another share's line had; `None` is the common line.
-pub(crate) fn borrowed(bucket: SharedString, share: Option<&ShareName>, lender: Option<&ShareName>) {
+/// A call took this from another share's line; `None` is the common line. A part of a token counts as a whole
+/// one.
+pub(crate) fn borrowed(
+    bucket: SharedString,
+    share: Option<&ShareName>,
+    lender: Option<&ShareName>,
+    amount: Amount,
+) {
     let named = |share: Option<&ShareName>| {
         share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()))
     };
-    names::SHARE_BORROWED.counter([bucket, named(share), named(lender)]).increment(1);
+    let tokens = u64::try_from(amount.micros()).unwrap_or(0).div_ceil(1_000_000);
+    names::SHARE_BORROWED.counter([bucket, named(share), named(lender)]).increment(tokens);
 }
 
 pub(crate) fn unavailable(outcome: &'static str) {

@@ -206,8 +206,8 @@ metrics! {
         "Acquires while DynamoDB was out";
     LIMIT_NEAR: Process Counter "sluice.limit.near" Count ["dimension"]
         "Times that the part of a limit was used at which the process warns";
-    SHARE_BORROWED: Process Counter "sluice.share.borrowed" Count ["dimension", "share", "lender"]
-        "Calls that took what another share's line had";
+    SHARE_BORROWED: Process Counter "sluice.share.borrowed" Tokens ["dimension", "share", "lender"]
+        "Tokens or slots that calls took from another share's line";
     SHADOW_REFUSALS: Process Counter "sluice.shadow.refusals" Count ["dimension", "reason"]
         "Calls that shadow mode let through and that would have been refused";
     SHADOW_WAIT: Process Histogram "sluice.shadow.wait" Seconds ["dimension"]

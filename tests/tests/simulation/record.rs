@@ -19,12 +19,17 @@ use crate::scenario::{START, Scenario};
 /// tries for a second.
 const REQUEST: i64 = 1_500_000;
 
+/// A process goes by shares of slots that have changed for so long at most, in microseconds.
+const KNOWN_FOR: i64 = 10_000_000;
+
 /// What happened so far.
 pub(crate) struct Record {
     clock_error: i64,
     events: Vec<Event>,
     concurrent: Vec<String>,
     edited: BTreeSet<String>,
+    /// Since when some share of a bucket of slots is being made or removed.
+    closed: BTreeMap<String, i64>,
     /// When tokens were sent back that have not arrived yet, by process and bucket.
     returns: BTreeMap<(String, String), Vec<Micros>>,
     slowest_return: i64,
@@ -68,6 +73,7 @@ impl Record {
             events: events.collect(),
             concurrent: concurrent.map(|bucket| bucket.name().to_owned()).collect(),
             edited: BTreeSet::new(),
+            closed: BTreeMap::new(),
             returns: BTreeMap::new(),
             slowest_return: 0,
             ids: 0,
@@ -172,8 +178,17 @@ impl Record {
 
     /// In this run, nobody is promised a part of the bucket.
     pub(crate) fn guarantees_nothing(&mut self, dimension: &str) {
-        let (from_micros, to_micros) = (i64::MIN / 2, i64::MAX / 2);
-        self.events.push(Event::Paused(Paused { dimension: dimension.to_owned(), from_micros, to_micros }));
+        self.pause(dimension, i64::MIN / 2, i64::MAX / 2);
+    }
+
+    /// A caller asked for a cool-down of the bucket.
+    pub(crate) fn cools_down(&mut self, dimension: &str, from: Micros, to: Micros) {
+        self.pause(dimension, micros(from), micros(to) + self.clock_error);
+    }
+
+    fn pause(&mut self, dimension: &str, from_micros: i64, to_micros: i64) {
+        let dimension = dimension.to_owned();
+        self.events.push(Event::Paused(Paused { dimension, from_micros, to_micros }));
     }
 
     /// A bucket has other lines, by a write that was applied at `now`.
@@ -191,8 +206,7 @@ impl Record {
         // What a share that was removed had booked delays the common line, and what any had booked under a
         // higher rate its own.
         let paid_at = lines.values().map(|line| micros(line.row.reaches_zero())).max().unwrap_or(applied);
-        let (dimension, to_micros) = (dimension.to_owned(), paid_at.max(applied) + self.clock_error);
-        self.events.push(Event::Paused(Paused { dimension, from_micros: from, to_micros }));
+        self.pause(dimension, from, paid_at.max(applied) + self.clock_error);
     }
 
     /// A bucket of slots has shares, which have rows of their own.
@@ -201,9 +215,26 @@ impl Record {
     }
 
     /// The rows of a bucket of slots have other capacities. While they change, what is held of a row that
-    /// shrank counts for the whole.
+    /// shrank counts for the whole. While a share is made or removed, its callers take from the common line.
     pub(crate) fn slot_lines_changed(&mut self, dimension: &str, lines: &SlotLines, now: Micros) {
-        let shares = lines.shares.iter().map(|(name, capacity)| Share::new(name, micros(*capacity), 0));
+        let is_granted =
+            |event: &Event| matches!(event, Event::Granted(granted) if granted.dimension == dimension);
+        if !self.events.iter().any(is_granted) {
+            // Nobody has met the bucket as it was before.
+            let is_limit =
+                |event: &Event| matches!(event, Event::Limit(limit) if limit.dimension == dimension);
+            self.events.retain(|event| !is_limit(event));
+        }
+        if lines.has_closed {
+            self.closed.entry(dimension.to_owned()).or_insert(micros(now));
+        } else if let Some(from) = self.closed.remove(dimension) {
+            self.pause(dimension, from, micros(now) + KNOWN_FOR + REQUEST);
+        }
+        let share = |(name, (capacity, floor)): (&String, &(Micros, Option<Micros>))| {
+            let share = Share::new(name, micros(*capacity), 0);
+            floor.map_or(share.clone(), |floor| share.with_floor(micros(floor)))
+        };
+        let shares = lines.shares.iter().map(share);
         let limit =
             sluice_history::Limit::new(dimension, Kind::Concurrent, micros(lines.whole), 0, micros(now));
         self.events.push(Event::Limit(limit.with_shares(shares.collect())));
@@ -284,6 +315,7 @@ impl Record {
         let mut checker = Checker::new();
         checker.feed(Event::History(self.header()));
         self.events.iter().cloned().for_each(|event| checker.feed(event));
+        self.still_closed().for_each(|event| checker.feed(event));
         let violations: Vec<String> = checker.finish().violations.iter().map(ToString::to_string).collect();
         if violations.is_empty() {
             Ok(())
@@ -302,9 +334,18 @@ impl Record {
         &self.events
     }
 
+    fn still_closed(&self) -> impl Iterator<Item = Event> {
+        let pause = |(dimension, from): (&String, &i64)| {
+            let (dimension, to_micros) = (dimension.clone(), i64::MAX / 2);
+            Event::Paused(Paused { dimension, from_micros: *from, to_micros })
+        };
+        self.closed.iter().map(pause)
+    }
+
     pub(crate) fn save(&self, file: &Path) -> std::io::Result<()> {
         let mut writer = Writer::new(std::fs::File::create(file)?, self.header())?;
         self.events.iter().try_for_each(|event| writer.write(event))?;
+        self.still_closed().try_for_each(|event| writer.write(&event))?;
         writer.finish().map(drop)
     }
 }

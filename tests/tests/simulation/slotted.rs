@@ -4,8 +4,9 @@
 //!
 //! Judged here and by the history: no line grants more than it has; that a grant is of the line that it says;
 //! in runs whose shares stay and where nothing goes wrong, whoever waits for a slot of his share has it in
-//! time. At the end an operator comes to its end, and each share has all of its slots at once. The rest is
-//! the ledger's (`ledger/slot_rows.rs`).
+//! time. Where every request is answered in time, the history judges what shares are guaranteed, also beside
+//! holders that crash, cool-downs, and operators. At the end an operator comes to its end, and each share has
+//! all of its slots at once. The rest is the ledger's (`ledger/slot_rows.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,23 +48,80 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     universe.count("slots have shares");
     let scenario = &universe.scenario;
     let mut rng = stream(scenario.seed, "who has shares of slots");
-    let is_orderly =
-        scenario.is_undisturbed() && !scenario.upheaval && !scenario.ends_abruptly && rng.u32(0..3) > 0;
+    let is_judged = scenario.is_undisturbed() && !scenario.upheaval;
+    let manner = match rng.u32(0..3) {
+        0 if is_judged && !scenario.ends_abruptly => Manner::Orderly,
+        1 | 2 if is_judged => Manner::Busy,
+        _ => Manner::Usual,
+    };
     for name in names() {
         let split = split(&mut rng);
         declare(universe, operator, &name, split.whole());
         universe.record(|record| record.has_slots(&name));
         universe.undisturbed(operator.client.ops().apply_split(&dimension(&name), &split)).await.unwrap();
+        if !is_judged {
+            universe.record(|record| record.guarantees_nothing(&name));
+        }
     }
-    let registrars = if is_orderly { 0 } else { rng.u32(0..=2) };
+    if is_judged {
+        universe.count("guarantees of slots are judged");
+    }
+    let registrars = if manner == Manner::Orderly { 0 } else { rng.u32(0..=2) };
     for at in 0..registrars {
         let registrar = universe.process(&format!("slot-registrar-{at}"), Role::Operator, |client| client);
         registrar.set_clock_error(rng.i64(-scenario.clock_error..=scenario.clock_error));
         tasks.spawn(changes_shares(Arc::clone(universe), registrar, rng.fork()));
     }
     for at in 0..2 {
-        let product = Product { universe: Arc::clone(universe), at, is_orderly };
+        let product = Product { universe: Arc::clone(universe), at, manner };
         tasks.spawn(product.lives(rng.fork()));
+    }
+}
+
+/// How callers behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Usual,
+    /// Nothing goes wrong, and the shares stay: whoever waits has a slot in time.
+    Orderly,
+    /// They want more than there is, and hold it for long.
+    Busy,
+}
+
+impl Manner {
+    const fn callers(self) -> std::ops::RangeInclusive<u32> {
+        match self {
+            Self::Busy => 5..=8,
+            Self::Usual | Self::Orderly => 2..=3,
+        }
+    }
+
+    /// The longest that a call lasts, in milliseconds.
+    const fn work(self) -> u64 {
+        match self {
+            Self::Usual => 1_000,
+            Self::Orderly => 200,
+            Self::Busy => 4_000,
+        }
+    }
+
+    /// How long a caller waits, in milliseconds. Of orderly callers nobody waits so long: all before it are
+    /// done sooner.
+    const fn patience(self) -> std::ops::RangeInclusive<u64> {
+        match self {
+            Self::Usual => 200..=6_000,
+            Self::Orderly => 20_000..=20_000,
+            Self::Busy => 2_000..=30_000,
+        }
+    }
+
+    /// The longest pause between two calls, in milliseconds.
+    const fn pause(self) -> u64 {
+        match self {
+            Self::Usual => 1_800,
+            Self::Orderly => 500,
+            Self::Busy => 300,
+        }
     }
 }
 
@@ -122,7 +180,7 @@ async fn changes_shares(universe: Arc<Universe>, operator: Process, mut rng: Rng
 struct Product {
     universe: Arc<Universe>,
     at: u32,
-    is_orderly: bool,
+    manner: Manner,
 }
 
 impl Product {
@@ -132,9 +190,9 @@ impl Product {
             let default: Option<&'static str> = rng.choice(SHARES).filter(|_| rng.bool());
             let process = self.process(&format!("slots-{}-{born}", self.at), default, &mut rng);
             let mut callers = JoinSet::new();
-            for _ in 0..rng.u32(2..=3) {
+            for _ in 0..rng.u32(self.manner.callers()) {
                 let (universe, process, rng) = (Arc::clone(&self.universe), process.clone(), rng.fork());
-                let caller = Caller { universe, process, default, rng, is_orderly: self.is_orderly };
+                let caller = Caller { universe, process, default, rng, manner: self.manner };
                 callers.spawn(caller.live());
             }
             let dies = self.universe.scenario.upheaval && rng.bool();

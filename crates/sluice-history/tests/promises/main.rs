@@ -10,5 +10,7 @@ mod oracle;
 mod order;
 mod rates;
 mod shares;
+mod slot_oracle;
+mod slot_shares;
 mod slots;
 mod story;

@@ -245,7 +245,7 @@ async fn borrow(
         match own_line::take(inner, &from, at_once).await {
             Ok(Taken::Granted(lent)) => {
                 lending::has_lent(&want.entry.extensions, lender);
-                telemetry::borrowed(common.label(), share.as_ref(), lender);
+                telemetry::borrowed(common.label(), share.as_ref(), lender, want.cost.amount());
                 return Some(lent);
             }
             _ => lending::had_too_little(&want.entry.extensions, lender, inner.now()),

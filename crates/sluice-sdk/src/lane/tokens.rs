@@ -364,7 +364,8 @@ impl TokenBatch<'_> {
             let receipt =
                 RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
             if let Some(lender) = &lender {
-                telemetry::borrowed(self.entry.label(), self.entry.share.as_ref(), lender.share.as_ref());
+                let (share, lender) = (self.entry.share.as_ref(), lender.share.as_ref());
+                telemetry::borrowed(self.entry.label(), share, lender, waiter.ask.cost.amount());
             }
             let part = match &lender {
                 None => Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Cost, DeclaredShare, Limit, Split};
 use sluice_ops::{Applied, LimitsError, SweepOptions};
-use sluice_sdk::{Client, Grant, LimitError, Request, RetryReason};
+use sluice_sdk::{AcquireError, Client, Grant, LimitError, Request, RetryReason};
 use sluice_testkit::Operation;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -401,6 +401,43 @@ async fn beside_a_noisy_product(kind: Kind, hold: Duration) -> f64 {
     assert!(search > 4.75, "{kind:?}: {search} of its 5");
     assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
     idle
+}
+
+/// The line is marked by callers of another process. A call that can have no slot of it has no turn among
+/// them, and those of its own process behind it would wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fits_no_line_of_its_share_learns_that_at_once_though_others_wait() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = shared(kind).await;
+        let batch = || world.client_with(|settings| settings.share(name("batch")));
+        let (holds, waits, asks) = (batch(), batch(), batch());
+        let mut held = take_all(&holds, &CONCURRENT.into()).await;
+        let patience = Duration::from_secs(60);
+        let run = |client: &Client, cost| {
+            let request = Request::from(CONCURRENT).cost(CONCURRENT, cost).into_owned();
+            let client = client.clone();
+            tokio::spawn(async move {
+                let slot = client.slot(request).max_wait(patience);
+                slot.run(async |_| Ok::<_, LimitError>(sleep(Duration::from_secs(3)).await)).await
+            })
+        };
+        let waiting = run(&waits, 1);
+        sleep(Duration::from_secs(3)).await;
+        let began = Instant::now();
+        let (too_large, behind) = (run(&asks, 3), run(&asks, 1));
+        let error = too_large.await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, LimitError::Acquire(AcquireError::NeverSatisfiable { .. })),
+            "{kind:?}: {error:?}"
+        );
+        assert!(began.elapsed() < Duration::from_secs(2), "{kind:?}: {:?}", began.elapsed());
+        while !held.is_empty() {
+            give_back(vec![held.remove(0)]).await;
+        }
+        waiting.await.unwrap().unwrap();
+        behind.await.unwrap().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(12), "{kind:?}: {:?}", began.elapsed());
+    }
 }
 
 /// In shares too small for it, a call is refused with the share's name.

@@ -53,7 +53,10 @@ struct Names {
 pub(crate) struct SlotLines {
     /// What may be in use at once.
     pub(crate) whole: Micros,
-    pub(crate) shares: BTreeMap<String, Micros>,
+    /// With what every borrower leaves.
+    pub(crate) shares: BTreeMap<String, (Micros, Option<Micros>)>,
+    /// Whether some share is being made or removed.
+    pub(crate) has_closed: bool,
 }
 
 /// Buckets whose shares have rows of their own.
@@ -262,12 +265,14 @@ impl Ledger {
         let names = self.slot_rows.names.get(bucket).and_then(|names| names.back());
         let is_named = |share: &str| names.is_some_and(|(_, names)| names.shares.contains_key(share));
         let shares = rows.iter().filter_map(|row| Some((*row, row.split_once('@')?.1)));
-        let mut lines = SlotLines { whole: after, shares: BTreeMap::new() };
+        let has_closed = names.is_some_and(|(_, names)| names.shares.values().any(|named| named.is_closed));
+        let mut lines = SlotLines { whole: after, shares: BTreeMap::new(), has_closed };
         for (row, share) in shares {
             if !is_named(share) {
                 return Err(format!("{row}: after a write of {}, {bucket} does not name it", writer.name()));
             }
-            lines.shares.insert(share.to_owned(), self.buckets[row].capacity);
+            let kept = names.and_then(|(_, names)| names.kept(Some(share)));
+            lines.shares.insert(share.to_owned(), (self.buckets[row].capacity, kept));
         }
         self.slot_rows.counted.insert(bucket.to_owned(), after);
         if self.slot_rows.lines.get(bucket) != Some(&lines) {

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use sluice_sdk::{Basis, Grant, LimitError, Outcome, Request};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::names;
+use super::{Manner, names};
 use crate::callers::Need;
 use crate::ledger::COMMON;
 use crate::liveness::{Public, Stopwatch};
@@ -18,23 +18,13 @@ use crate::row::Micros;
 use crate::universe::Universe;
 use crate::waits::Wait;
 
-/// The longest that a call lasts, in milliseconds; where nothing goes wrong, it is shorter.
-const WORK: u64 = 1_000;
-const SHORT_WORK: u64 = 200;
-
-/// How long a caller waits, in milliseconds. Where nothing goes wrong, nobody waits so long: all callers
-/// before it are done sooner.
-const PATIENCE: std::ops::RangeInclusive<u64> = 200..=6_000;
-const LONG_PATIENCE: Duration = Duration::from_secs(20);
-
 pub(super) struct Caller {
     pub(super) universe: Arc<Universe>,
     pub(super) process: Process,
     /// The share of calls that name none.
     pub(super) default: Option<&'static str>,
     pub(super) rng: Rng,
-    /// Nothing goes wrong, and the shares stay.
-    pub(super) is_orderly: bool,
+    pub(super) manner: Manner,
 }
 
 impl Caller {
@@ -42,20 +32,23 @@ impl Caller {
         while !self.universe.is_over() && self.process.is_alive() {
             let share = self.share();
             let mut parts =
-                names().map(|name| (name, if self.is_orderly { 1 } else { self.rng.i32(1..=2) })).to_vec();
+                names().map(|name| (name, if self.is_orderly() { 1 } else { self.rng.i32(1..=2) })).to_vec();
             self.rng.shuffle(&mut parts);
-            if self.is_orderly || self.rng.u32(0..6) > 0 {
+            if self.is_orderly() || self.rng.u32(0..6) > 0 {
                 parts.truncate(1);
             }
             let need = Need { parts, concurrent: true };
             match self.rng.u32(0..10) {
-                0 if !self.is_orderly => self.cools_down(&need).await,
+                0 if !self.is_orderly() => self.cools_down(&need).await,
                 0..=4 => self.acquire(&need, share).await,
                 _ => self.slot(&need, share).await,
             }
-            let pause = if self.is_orderly { 500 } else { 1_800 };
-            sleep(Duration::from_millis(self.rng.u64(0..pause))).await;
+            sleep(Duration::from_millis(self.rng.u64(0..self.manner.pause()))).await;
         }
+    }
+
+    fn is_orderly(&self) -> bool {
+        self.manner == Manner::Orderly
     }
 
     /// A share that the bucket has or had, one that it never had, that of the process, or none.
@@ -93,7 +86,8 @@ impl Caller {
                 let ends = grant.lease_ends().map_or(i64::MAX, |ends| ends.micros());
                 let paid: Vec<_> =
                     need.parts.iter().map(|(name, _)| grant.paid_from(name).map(str::to_owned)).collect();
-                let end = self.granted(need, share, &paid, (asked_at, ends), grant.start_at().micros());
+                let start = grant.start_at().micros();
+                let end = self.granted(need, share, &paid, (asked_at, ends, false), start);
                 self.hold(end, grant).await;
             }
             Some(Ok(Outcome::RetryIn(retry))) => {
@@ -106,7 +100,7 @@ impl Caller {
     async fn hold(&mut self, end: Ended, grant: Grant) {
         sleep(self.work()).await;
         match self.rng.u32(0..12) {
-            0 if !self.is_orderly => {
+            0 if !self.is_orderly() => {
                 // The crash that the reconciler is for.
                 end.never();
                 return std::mem::forget(grant);
@@ -122,16 +116,15 @@ impl Caller {
     }
 
     fn work(&mut self) -> Duration {
-        Duration::from_millis(self.rng.u64(0..if self.is_orderly { SHORT_WORK } else { WORK }))
+        Duration::from_millis(self.rng.u64(0..self.manner.work()))
     }
 
     /// Waits, through whatever becomes of the share.
     async fn slot(&mut self, need: &Need, share: Option<&'static str>) {
         let (asked_at, asked) = (self.universe.time(), Instant::now());
-        let patience = Duration::from_millis(self.rng.u64(PATIENCE));
-        let patience = if self.is_orderly { LONG_PATIENCE } else { patience };
+        let patience = Duration::from_millis(self.rng.u64(self.manner.patience()));
         let work = self.work();
-        let leaves = !self.is_orderly && self.rng.u32(0..4) == 0;
+        let leaves = !self.is_orderly() && self.rng.u32(0..4) == 0;
         let leaves_after = leaves.then(|| Duration::from_millis(self.rng.u64(0..4_000)));
         let ttl = i64::try_from(self.universe.scenario.lease_ttl.as_micros()).unwrap();
         let ends = Grip::slot_lease(asked_at, ttl, self.universe.scenario.clock_error);
@@ -141,7 +134,8 @@ impl Caller {
             if slot.basis() == Basis::Table {
                 let paid: Vec<_> =
                     need.parts.iter().map(|(name, _)| slot.paid_from(name).map(str::to_owned)).collect();
-                let _end = self.granted(need, share, &paid, (asked_at, ends), slot.start_at().micros());
+                let start = slot.start_at().micros();
+                let _end = self.granted(need, share, &paid, (asked_at, ends, true), start);
                 sleep(work).await;
             }
             Ok::<_, LimitError>(())
@@ -151,10 +145,16 @@ impl Caller {
             Some(after) => timeout(after, run).await.ok(),
             None => Some(run.await),
         };
+        if !matches!(outcome, Some(Ok(()))) {
+            let now = self.universe.time();
+            self.universe.record(|record| {
+                record.left_share(&self.process.name, &need.parts, share.or(self.default), asked_at, now)
+            });
+        }
         if let Some(Err(error)) = &outcome {
             wait.judge((&self.universe, &self.process), Some(error), false);
         }
-        if self.is_orderly {
+        if self.is_orderly() {
             self.universe.count("judged: a caller of a share is not passed over");
             if !matches!(outcome, Some(Ok(()))) {
                 let (who, waited) = (&self.process.name, asked.elapsed());
@@ -169,7 +169,10 @@ impl Caller {
 
     async fn cools_down(&mut self, need: &Need) {
         let pause = Duration::from_millis(self.rng.u64(20..=1_000));
-        let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(&need.parts[0].0, pause)).await;
+        let (bucket, from) = (&need.parts[0].0, self.universe.time());
+        let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(bucket, pause)).await;
+        let ends = self.universe.time() + Micros::try_from(pause.as_micros()).unwrap();
+        self.universe.record(|record| record.cools_down(bucket, from, ends));
     }
 
     /// Books a grant: each part on the line that it says. What is of another line was borrowed, and its write
@@ -179,7 +182,7 @@ impl Caller {
         need: &Need,
         share: Option<&'static str>,
         paid: &[Option<String>],
-        (asked_at, lease_ends): (Micros, i64),
+        (asked_at, lease_ends, booked): (Micros, i64, bool),
         start_at: i64,
     ) -> Ended {
         let now = self.universe.time();
@@ -201,7 +204,7 @@ impl Caller {
                     .violated(format!("{row}: {who} of {share:?} has a slot of it, and did not borrow it"));
             }
         }
-        let grip = Grip { asked_at, start_at, lease_ends, booked: true, redeemed: false, transacted: true };
+        let grip = Grip { asked_at, start_at, lease_ends, booked, redeemed: false, transacted: true };
         let id = self.universe.record(|record| {
             let id = record.granted(&self.process.name, need, now, grip, asked_at);
             let paid = need.parts.iter().zip(paid).map(|((name, _), line)| (name.as_str(), line.as_deref()));

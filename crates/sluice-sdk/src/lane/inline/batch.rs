@@ -152,12 +152,17 @@ impl round::Batch for InlineBatch<'_> {
     }
 }
 
+/// Whether the bucket has so many slots at all.
+fn fits(cost: Cost, bucket: &Bucket) -> bool {
+    cost.amount() <= bucket.limit().capacity()
+}
+
 impl InlineBatch<'_> {
     /// How many of the callers that wait may take a slot now.
     fn are_next(&self, reading: &BucketReading, now: Timestamp) -> usize {
         let bucket = &reading.bucket;
         let wants = |waiter: &InlineWaiter| match &waiter.ask {
-            InlineAsk::Take { cost, terms, .. } if terms.stays => Some(cost.amount()),
+            InlineAsk::Take { cost, terms, .. } if terms.stays && fits(*cost, bucket) => Some(cost.amount()),
             _ => None,
         };
         let mut waiting = self.waiters.iter().filter_map(wants);
@@ -179,12 +184,18 @@ impl InlineBatch<'_> {
         let (are_next, mut waiting, mut is_cut) = (self.are_next(reading, now), 0, false);
         for (at, waiter) in self.waiters.iter().enumerate() {
             match &waiter.ask {
-                InlineAsk::Take { .. } if is_cut => {}
-                InlineAsk::Take { terms, .. } if terms.stays && waiting == are_next => is_cut = true,
+                // It learns at once that it can have no slot. As one of those that wait, it would have no
+                // turn, and all behind it would wait for it.
+                InlineAsk::Take { cost, .. } if is_cut && fits(*cost, bucket) => {}
+                InlineAsk::Take { cost, terms, .. }
+                    if terms.stays && waiting == are_next && fits(*cost, bucket) =>
+                {
+                    is_cut = true;
+                }
                 InlineAsk::Take { id, cost, borrows, terms, .. } => {
                     let ends = now.after(terms.lease);
                     let mut serves = Serves::default();
-                    if terms.stays {
+                    if terms.stays && fits(*cost, bucket) {
                         serves = self.turns.serves(bucket, waiting, cost.amount(), now);
                         waiting += 1;
                     }
