@@ -1,4 +1,4 @@
-//! What a line borrows of others: which line is asked, and how soon again after it had nothing.
+//! What a line borrows of others: which line is asked, and, for slots, how soon again after it had nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,13 +10,12 @@ use sluice_table::random_wait_around;
 use crate::extensions::Extensions;
 use crate::lane::rivals;
 
-/// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after
-/// each success: borrowers who compete for what flows in meet about one failure for two successes. A longer
-/// time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
+/// How long a line of slots is not asked after it had too little. Doubled for each failure, until it lends. A
+/// longer time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Lines that had less than a reading said.
+/// Lines of slots that had less than a reading said.
 #[derive(Debug, Default)]
 struct Pauses(Mutex<HashMap<Option<ShareName>, Pause>>);
 
@@ -70,7 +69,7 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
     of_line.of::<Pauses>().0.lock().remove(&lender.cloned());
 }
 
-/// A line had too little.
+/// A line of slots had too little.
 pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
     let pauses = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();

@@ -39,7 +39,9 @@ struct Way {
 pub(super) fn way_at(of_line: &Extensions, line: Option<&ShareName>, now: Timestamp) -> Duration {
     let rivals = of_line.of::<Rivals>();
     let ways = rivals.0.lock();
-    ways.get(&line.cloned()).filter(|way| now < way.until).map_or(Duration::ZERO, |way| way.time)
+    // A clock that was set back makes no way longer.
+    let goes_on = |way: &&Way| now < way.until && way.until.since(now) <= way.time * 2;
+    ways.get(&line.cloned()).filter(goes_on).map_or(Duration::ZERO, |way| way.time)
 }
 
 /// A write failed: others had taken the tokens for which it was sent.
