@@ -341,7 +341,7 @@ fn a_share_that_gets_less_than_it_is_promised_is_found_and_one_that_gets_it_is_s
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let search = table.lines().find(|line| line.contains("search")).unwrap();
     let cells: Vec<_> = search.split_whitespace().collect();
-    assert_eq!(cells, ["openai#rpm", "search", "100", "10", "95.0", "%", "4", "s"], "{table}");
+    assert_eq!(cells, ["openai#rpm", "search", "100", "10", "95.0", "%", "4", "s", "-"], "{table}");
     let told = failure(&of_shares("shares-bad.ndjson", 400));
     // In a pipe, `grep FAIL` finds the whole of it.
     let found = told.lines().find(|line| line.starts_with("FAIL")).unwrap();

@@ -33,7 +33,6 @@ pub(crate) mod prefetch;
 pub(crate) mod queue;
 pub(crate) mod reading;
 pub(crate) mod release;
-mod rivals;
 pub(crate) mod round;
 pub(crate) mod rows;
 pub(crate) mod setback;

@@ -115,8 +115,8 @@ impl RateBatch<'_> {
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
         let upto = self.total.plus(claim.cost.amount());
-        let (planner, line) = (self.planner, (self.base, self.planner.way()));
-        let answer = judge(planner.bucket(), line, claim, upto.plus(planner.floor()), self.now);
+        let answer =
+            judge(self.planner.bucket(), self.base, claim, upto.plus(self.planner.floor()), self.now);
         let answer = if let Plan::Write(_) = answer { Plan::Write(upto) } else { answer };
         self.planner.with_next_repair(answer, self.now)
     }

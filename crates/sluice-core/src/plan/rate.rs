@@ -144,15 +144,13 @@ pub struct RatePlanner<'a> {
     headroom: Duration,
     future_anchor: FutureAnchor,
     taker: Taker,
-    way: Duration,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        let (headroom, way) = (Duration::ZERO, Duration::ZERO);
-        Self { bucket, headroom, future_anchor: FutureAnchor::Keep, taker: Taker::Own, way }
+        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, taker: Taker::Own }
     }
 
     /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or
@@ -190,23 +188,13 @@ impl<'a> RatePlanner<'a> {
         Self { headroom: room, ..self }
     }
 
-    /// Lets others go first: a caller is refused as if its tokens came later by `time`, unless the line is
-    /// full before.
-    ///
-    /// For a line at which writers were seen to fail each other: all of them know the instant at which the
-    /// next tokens are there, and of those who come then, one has them. The conditions of the writes stay as
-    /// they are.
-    #[must_use]
-    pub const fn giving_way(self, time: Duration) -> Self {
-        Self { way: time, ..self }
-    }
-
     /// The write that takes `take`, or the refusal. If others may spend in between, only the reply shows the
     /// grant's start ([`RateReceipt::start_at`](crate::RateReceipt::start_at)).
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        let answer = self.judge(claim, take.now);
+        let answer =
+            judge(self.bucket, self.line(take.now), claim, take.cost.amount().plus(self.floor()), take.now);
         match self.with_next_repair(answer, take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
@@ -217,15 +205,11 @@ impl<'a> RatePlanner<'a> {
     /// Why `claim` would have to wait if it were the only one.
     #[must_use]
     pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
-        match self.with_next_repair(self.judge(claim, now), now) {
+        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount().plus(self.floor()), now);
+        match self.with_next_repair(answer, now) {
             Plan::Refuse(refusal) => Some(refusal),
             _ => None,
         }
-    }
-
-    fn judge(self, claim: Claim, now: Timestamp) -> Plan<Amount> {
-        let upto = claim.cost.amount().plus(self.floor());
-        judge(self.bucket, (self.line(now), self.way), claim, upto, now)
     }
 
     /// Whether no caller that asks for `cost` would have to wait, whatever the time is: a line is nowhere
@@ -259,10 +243,6 @@ impl<'a> RatePlanner<'a> {
     pub(super) fn anchor_for(self, claim: Claim) -> Anchor {
         let is_large = claim.cost.amount() > largest_booking(self.bucket);
         if is_large && !claim.patience.is_zero() { Anchor::Moves } else { Anchor::Stays }
-    }
-
-    pub(super) const fn way(self) -> Duration {
-        self.way
     }
 
     pub(super) const fn bucket(self) -> &'a Bucket {

@@ -1,21 +1,22 @@
-//! What a line borrows of others: which line is asked, and, for slots, how soon again after it had nothing.
+//! What a line borrows of others: which line is asked, and how soon again after it had nothing.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Claim, Cost, RatePlanner, ShareName, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
 use sluice_table::random_wait_around;
 
 use crate::extensions::Extensions;
-use crate::lane::rivals;
 
-/// How long a line of slots is not asked after it had too little. Doubled for each failure, until it lends. A
-/// longer time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
+/// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after
+/// each success: borrowers who compete for what flows in meet about one failure for two successes. A longer
+/// time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Lines of slots that had less than a reading said.
+/// Lines that had less than a reading said.
 #[derive(Debug, Default)]
 struct Pauses(Mutex<HashMap<Option<ShareName>, Pause>>);
 
@@ -43,18 +44,11 @@ pub(super) fn lender(
     if !bucket.has_shares() {
         return None;
     }
-    let claim = Claim { cost, patience: Duration::ZERO };
-    let lends = |lent: &(Bucket, Amount)| borrowing(of_line, lent, now).refusal(claim, now).is_none();
-    bucket.lenders(cost, now).into_iter().find(lends)
-}
-
-/// Plans what is borrowed of a line that [`lender`] returned.
-pub(super) fn borrowing<'a>(
-    of_line: &Extensions,
-    lent: &'a (Bucket, Amount),
-    now: Timestamp,
-) -> RatePlanner<'a> {
-    RatePlanner::borrowing(lent).giving_way(rivals::way_at(of_line, lent.0.share(), now))
+    let pauses = of_line.of::<Pauses>();
+    let pauses = pauses.0.lock();
+    let is_asked =
+        |lender: &Bucket| pauses.get(&lender.share().cloned()).is_none_or(|pause| pause.until <= now);
+    bucket.lenders(cost, now).into_iter().find(|(lender, _)| is_asked(lender))
 }
 
 /// Whether a line of slots is asked now.
@@ -69,11 +63,56 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
     of_line.of::<Pauses>().0.lock().remove(&lender.cloned());
 }
 
-/// A line of slots had too little.
+/// A line had too little. Callers that asked it by the same reading count as one.
 pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
     let pauses = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();
-    let before = pauses.get(&lender.cloned()).map(|pause| pause.length);
-    let length = before.map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
+    let before = pauses.get(&lender.cloned()).copied();
+    if before.is_some_and(|pause| pause.until > now) {
+        return;
+    }
+    let length =
+        before.map(|pause| pause.length).map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
     pauses.insert(lender.cloned(), Pause::from(now, length));
+}
+
+/// A line lent, and is as `lender` sees it now. If it has more, it is asked again at once.
+pub(super) fn lent(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
+    let pauses: Arc<Pauses> = of_line.of::<Pauses>();
+    let mut pauses = pauses.0.lock();
+    let share = lender.share().cloned();
+    let Some(pause) = pauses.get(&share) else { return };
+    let length = pause.length * 3 / 4;
+    let has_more = lender.level(now).minus(floor) >= lender.limit().cost_per_call().amount();
+    match length >= FIRST_PAUSE {
+        true if has_more => drop(pauses.insert(share, Pause { until: now, length })),
+        true => drop(pauses.insert(share, Pause::from(now, length))),
+        false => drop(pauses.remove(&share)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_that_find_nothing_at_once_lengthen_the_pause_once() {
+        let of_line = Extensions::default();
+        let mut now = Timestamp::from_secs(1_800_000_000);
+        let is_asked = |now| is_asked(&of_line, None, now);
+        for longest in [30, 60, 120] {
+            (0..15).for_each(|_| had_too_little(&of_line, None, now));
+            assert!(!is_asked(now));
+            now = now.after(Duration::from_millis(longest));
+            assert!(is_asked(now), "not after {longest} ms");
+        }
+        (0..20).for_each(|_| {
+            had_too_little(&of_line, None, now);
+            now = now.after(Duration::from_secs(1));
+        });
+        had_too_little(&of_line, None, now);
+        assert!(!is_asked(now.after(LONGEST_PAUSE / 2 - Duration::from_micros(1))));
+        has_lent(&of_line, None);
+        assert!(is_asked(now));
+    }
 }

@@ -18,7 +18,7 @@ use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{inline, lending, rivals, tokens};
+use crate::lane::{inline, lending, tokens};
 
 /// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_secs(1);
@@ -148,11 +148,6 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         if !reading.may_refuse(now) || reading.bucket.is_anchored_far_ahead(now) {
             return None;
         }
-        let way = match reading.bucket.has_shares() {
-            true => rivals::way_at(&want.entry.extensions, reading.bucket.share(), now),
-            false => Duration::ZERO,
-        };
-        let planner = planner.giving_way(way);
         let refusal = planner.refusal(Claim { cost: want.cost, patience: Duration::ZERO }, now)?;
         // Another line may have what this one lacks.
         if lending::lender(&want.entry.extensions, &reading.bucket, want.cost, now).is_some() {

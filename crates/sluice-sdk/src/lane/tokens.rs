@@ -28,7 +28,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{lending, prefetch, rivals, round};
+use crate::lane::{lending, prefetch, round};
 use crate::telemetry;
 
 pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
@@ -126,18 +126,8 @@ struct SentWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TakenFrom {
     Own,
-    /// Another share's line, or the common line.
-    Lender(Option<ShareName>),
-}
-
-impl TakenFrom {
-    /// The name of the line in the bucket, which is seen from the callers' own line.
-    fn line<'a>(&'a self, bucket: &'a Bucket) -> Option<&'a ShareName> {
-        match self {
-            Self::Own => bucket.share(),
-            Self::Lender(share) => share.as_ref(),
-        }
-    }
+    /// Another share's line, or the common line, and what stays there.
+    Lender(Option<ShareName>, Amount),
 }
 
 /// A plan for callers: the write with the sums up to each of them.
@@ -191,7 +181,7 @@ impl round::Batch for TokenBatch<'_> {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
                 let bucket = apply_read(self.inner, self.entry, &row)?;
-                self.learn(&sent, &reading.bucket, &bucket);
+                self.learn(&sent, &reading.bucket, &bucket, now);
                 Ok(Step::Overtaken)
             }
             Written::ConditionFailed(None) => Err(unknown(self.inner, self.entry)),
@@ -256,7 +246,7 @@ impl TokenBatch<'_> {
         if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
             return Ok(Some(sent));
         }
-        let planner = self.planner(&reading.bucket, now);
+        let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
         let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
         self.lot = self.lot.or_else(measure);
@@ -285,14 +275,6 @@ impl TokenBatch<'_> {
         Ok(None)
     }
 
-    fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
-        let planner = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
-        match bucket.has_shares() {
-            true => planner.giving_way(rivals::way_at(&self.entry.extensions, bucket.share(), now)),
-            false => planner,
-        }
-    }
-
     /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that
     /// lends. `None` if the first of them has to be booked or refused, and for a bucket without shares.
     fn plan_with_shares(&self, bucket: &Bucket, claims: &[Claim], now: Timestamp) -> Option<SentWrite> {
@@ -301,7 +283,7 @@ impl TokenBatch<'_> {
         }
         let at_once: Vec<Claim> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
-        let own = self.planner(bucket, now);
+        let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
         // The own line first, and a call that it can never hold is not granted by others.
         let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
         match batch.answers.first() {
@@ -316,9 +298,9 @@ impl TokenBatch<'_> {
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
         let lent = lending::lender(&self.entry.extensions, bucket, at_once[0].cost, now)?;
-        let planner = lending::borrowing(&self.entry.extensions, &lent, now);
+        let planner = RatePlanner::borrowing(&lent);
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = TakenFrom::Lender(lent.0.share().cloned());
+        let lender = TakenFrom::Lender(lent.0.share().cloned(), lent.1);
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
@@ -339,15 +321,13 @@ impl TokenBatch<'_> {
         let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
-        if after.has_shares() {
-            rivals::won(&self.entry.extensions, sent.from.line(&after), now);
-        }
         let mut lender = None;
-        if let TakenFrom::Lender(share) = &sent.from {
+        if let TakenFrom::Lender(share, floor) = &sent.from {
             // By the reply the bucket has the share, whatever an older reading of the common line says.
             let entry = self.inner.line_of(&self.entry.dimension, share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
+            lending::lent(&self.entry.extensions, &after, *floor, now);
             lender = Some(entry);
         }
         let took = sent.began.elapsed();
@@ -388,15 +368,14 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Notes a conflict if another process moved the anchor at the same time, and tokens that others were
-    /// faster to take.
-    fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket) {
-        let failed_at = self.inner.now();
-        if after.has_shares() && sent.planned.form == Form::Spend {
-            rivals::lost(&self.entry.extensions, sent.from.line(after), failed_at);
+    /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little
+    /// to lend.
+    fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
+        if let TakenFrom::Lender(share, _) = &sent.from {
+            return lending::had_too_little(&self.entry.extensions, share.as_ref(), now);
         }
-        let is_moved = sent.from == TakenFrom::Own && after.anchor() != before.anchor();
-        if sent.planned.form != Form::Spend && is_moved {
+        if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
+            let failed_at = self.inner.now();
             self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));
         }
     }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
-use sluice_history::{
-    Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict, Violation,
-};
+use sluice_history::{Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict};
 use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, TestClock};
 use tokio::task::JoinSet;
@@ -254,7 +252,7 @@ impl Outcome {
 /// Runs products whose demand changes; each gets its guarantee, and at least so much of the limit is used in
 /// each phase in which more is asked for than there is.
 #[allow(clippy::cast_precision_loss, clippy::print_stdout)]
-async fn changing(burst: i32, processes: usize, phase: Duration, (least_used, most_writes): (f64, f64)) {
+async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64) {
     let busy = Busy { products: &CHANGING, burst, processes, phase, patience: Duration::from_secs(5) };
     let result = busy.run().await;
     let length = phase.as_secs_f64();
@@ -291,7 +289,6 @@ async fn changing(burst: i32, processes: usize, phase: Duration, (least_used, mo
     assert!(result.burst() <= f64::from(burst) + 0.1, "the vendor saw a burst of {}", result.burst());
     assert!(worst >= 0.98, "a product got {worst} of what it was promised");
     assert!(used >= least_used, "{used} of the limit was used");
-    assert!(result.paid.writes() <= most_writes, "{} writes a grant", result.paid.writes());
     for of in &result.verdict.buckets[0].shares {
         let worst = of.worst.map_or(100.0, |worst| 100.0 * worst.granted as f64 / worst.guaranteed as f64);
         println!(
@@ -301,20 +298,14 @@ async fn changing(burst: i32, processes: usize, phase: Duration, (least_used, mo
             of.borrowed / 1_000_000
         );
     }
-    // A write whose reply was lost is sent again, and the tokens that it takes twice are its line's.
-    let is_missed = |violation: &&Violation| match violation {
-        Violation::GuaranteeMissed { window, .. } => window.granted * 100 < window.guaranteed * 98,
-        _ => true,
-    };
-    let violations: Vec<String> =
-        result.verdict.violations.iter().filter(is_missed).map(ToString::to_string).collect();
+    let violations: Vec<String> = result.verdict.violations.iter().map(ToString::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 /// In phases this short, what runs over while the demand changes is a part of each.
 #[tokio::test(start_paused = true)]
 async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
-    changing(50, 18, Duration::from_secs(8), (0.97, 1.5)).await;
+    changing(50, 18, Duration::from_secs(8), 0.97).await;
 }
 
 /// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all
@@ -322,19 +313,19 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
-    changing(50, 18, Duration::from_secs(60), (0.99, 1.5)).await;
+    changing(50, 18, Duration::from_secs(60), 0.98).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
-    changing(50, 72, Duration::from_secs(60), (0.98, 1.5)).await;
+    changing(50, 72, Duration::from_secs(60), 0.98).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
-    changing(20, 18, Duration::from_secs(60), (0.97, 2.0)).await;
+    changing(20, 18, Duration::from_secs(60), 0.97).await;
 }
 
 /// Both ask for twice the limit together, the critical one for less than its share.

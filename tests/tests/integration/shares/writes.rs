@@ -35,7 +35,7 @@ impl Paid {
         Self { applied, failed, reads }
     }
 
-    pub(super) fn writes(self) -> f64 {
+    fn writes(self) -> f64 {
         self.applied + self.failed
     }
 }
@@ -186,8 +186,8 @@ async fn a_grant_takes_one_and_a_half_writes_at_most_of_72_callers_too() {
     lone_and_in_lanes(72).await;
 }
 
-/// Callers that do not book were all told the same wait. Those of a share let others go first, so that they do
-/// not all come when it is over; those of a bucket without shares do come then, and one has the token.
+/// Callers that do not book come together when the wait is over that all of them were told, and one has the
+/// token. A share has fewer callers than the bucket.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 #[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
@@ -199,5 +199,5 @@ async fn callers_that_sleep_after_refusals_fail_more_alone_and_not_in_lanes() {
     let (alone, lanes) = (alone.run().await.paid, lanes.run().await.paid);
     let one_line = one_line.run().await.paid;
     println!("after refusals, alone: {alone}; in lanes: {lanes}; alone, without shares: {one_line}");
-    assert!(alone.writes() <= 1.75 && lanes.writes() <= 1.1);
+    assert!(alone.writes() <= one_line.writes() && lanes.writes() <= 1.1);
 }
