@@ -123,7 +123,8 @@ impl round::Batch for InlineBatch<'_> {
             // The slots may be taken by now. A write that fails costs five times what a read does, and on a
             // throttled key it delays the releases.
             self.is_outdated = true;
-            // A caller whose turn it is pauses no longer: those behind it do not write.
+            // While callers wait in order, the one whose turn it is keeps the short pauses: those behind it
+            // do not write.
             let is_crowded = attempted.was_throttled && !reading.bucket.is_waited_for(now);
             return Ok(if is_crowded { Step::Crowded } else { Step::Throttled });
         }
