@@ -1,5 +1,5 @@
 //! Shares of a concurrency bucket: each has a row of its own, which lends what its callers leave. How they
-//! change is in `changes`.
+//! change is in `changes`, and how they fare beside a product that wants all is in `noisy`.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use sluice_testkit::Operation;
 use tokio::time::{Instant, sleep, timeout};
 
 mod changes;
+mod noisy;
 
 use super::{name, share};
 use crate::kind::Kind;
-use crate::world::{TABLE, World, dimension, refusal, settle, take};
+use crate::world::{World, dimension, refusal, settle, take};
 
 const CONCURRENT: &str = "elevenlabs#concurrent";
 const SEARCH: &str = "elevenlabs#concurrent@search";
@@ -332,79 +333,6 @@ async fn a_bucket_without_shares_costs_no_request_more() {
     take(&client, CONCURRENT).await.release().await.unwrap();
     let requests = |operation| world.dynamo.meter().of(operation).requests;
     assert_eq!((requests(Operation::TransactWriteItems), world.dynamo.meter().total().requests), (2, 2));
-}
-
-/// Two products that always want more than there is: each has what it was promised, and no slot is idle for
-/// long.
-#[tokio::test(start_paused = true)]
-async fn a_noisy_product_takes_nothing_that_another_asks_for() {
-    beside_a_noisy_product(Kind::Rows, Duration::from_millis(200)).await;
-}
-
-/// A caller that waits sees in time that a slot of another share came back.
-#[tokio::test(start_paused = true)]
-async fn a_slot_that_is_lent_is_soon_lent_again() {
-    fastrand::seed(7);
-    let idle = beside_a_noisy_product(Kind::Rows, Duration::from_millis(500)).await;
-    assert!(idle <= 0.035, "idle for {idle} of the time");
-}
-
-#[tokio::test(start_paused = true)]
-#[ignore = "takes a minute: task test:long"]
-async fn a_noisy_product_takes_nothing_of_inline_leases() {
-    beside_a_noisy_product(Kind::Inline, Duration::from_millis(200)).await;
-}
-
-/// Returns the part of the time in which the slot that batch lends is free. Somebody always waits for it. In
-/// the embedded engine: a look at its rows takes no time.
-async fn beside_a_noisy_product(kind: Kind, hold: Duration) -> f64 {
-    let world = split_in(World::embedded().await.with(kind)).await.distant();
-    let search = world.client_with(|settings| settings.share(name("search")));
-    let (noisy, other) = (world.client(), world.client());
-    let ends = Instant::now() + Duration::from_secs(60);
-    // Slots times seconds.
-    let caller = |client: Client| async move {
-        let mut held = Duration::ZERO;
-        while Instant::now() < ends {
-            let slot = client.slot(CONCURRENT).max_wait(Duration::from_secs(60));
-            // What is held after the end does not count.
-            held += slot
-                .run(async |_| {
-                    let counts = ends.saturating_duration_since(Instant::now()).min(hold);
-                    sleep(hold).await;
-                    Ok::<_, LimitError>(counts)
-                })
-                .await
-                .unwrap();
-        }
-        held.as_secs_f64()
-    };
-    let crowd = |client: &Client, callers: usize| {
-        let all: Vec<_> = (0..callers).map(|_| tokio::spawn(caller(client.clone()))).collect();
-        async move {
-            let mut sum = 0.0;
-            for one in all {
-                sum += one.await.unwrap();
-            }
-            sum / 60.0
-        }
-    };
-    let of_batch = async {
-        let (mut free, mut looks) = (0.0, 0.0);
-        while Instant::now() < ends {
-            sleep(Duration::from_millis(10)).await;
-            // One of its two is kept.
-            let row = world.dynamo.row(TABLE, BATCH).unwrap().unwrap();
-            free += row["tokens"]["N"].as_str().unwrap().parse::<f64>().unwrap() - 1.0;
-            looks += 1.0;
-        }
-        free / looks
-    };
-    let (of_noisy, of_other, of_search) = (crowd(&noisy, 20), crowd(&other, 20), crowd(&search, 6));
-    let (noisy, other, search, idle) = tokio::join!(of_noisy, of_other, of_search, of_batch);
-    assert!(search > 4.75, "{kind:?}: {search} of its 5");
-    assert!(noisy + other > 3.2, "{kind:?}: {} of their 3 and what is lent", noisy + other);
-    idle
 }
 
 /// The line is marked by callers of another process. A call that can have no slot of it has no turn among
