@@ -109,9 +109,9 @@ impl Era {
         for grant in log.grants.iter().filter(|grant| is_mine(grant.share.as_ref())) {
             self.grants.push((grant.start_at, grant.cost.into()));
             self.largest = self.largest.max(grant.cost.into());
-            // A caller that does not wait is not always there. A start that was booked before the shares
-            // changed is where another line had it.
-            if grant.booked && grant.granted_at >= self.from.saturating_add(errors.request) {
+            // A caller that does not wait is not always there. One that asked before the limits or the shares
+            // changed may have booked its start then, where another line had it.
+            if grant.booked && grant.asked_at >= self.from {
                 waits.push((grant.asked_at, grant.start_at));
             }
         }

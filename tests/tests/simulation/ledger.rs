@@ -136,8 +136,9 @@ pub(crate) struct Touched {
     pub(crate) was_spoiled: bool,
     /// Whether its reply shows the row: that of a transaction does not.
     pub(crate) is_shown: bool,
-    /// Whether it takes slots for callers of another share.
-    pub(crate) is_borrowed: bool,
+    /// For a write that takes slots for callers of another share: a mark of callers that is later than this is
+    /// not believed.
+    pub(crate) borrows_beyond: Option<Micros>,
 }
 
 impl Ledger {

@@ -107,8 +107,9 @@ pub(crate) struct Change {
     /// Leases that it gives back because they were seen to end, not because their holder is done: keys of
     /// rows, ids of inline ones.
     pub(crate) reclaims: Vec<String>,
-    /// Whether it takes slots for callers of another share: only if nobody waits, and some stay.
-    pub(crate) is_borrowed: bool,
+    /// For a write that takes slots for callers of another share, only if nobody waits and some stay: a mark
+    /// of callers that is later than this is not believed.
+    pub(crate) borrows_beyond: Option<Micros>,
 }
 
 /// The rows that a request names.
@@ -124,8 +125,9 @@ pub(crate) fn changes(call: Call<'_>) -> Vec<Change> {
         let key = row[KEY]["S"].as_str()?.to_owned();
         let purpose = Purpose::of(&key, &part["ExpressionAttributeValues"]);
         let has = |value: &str| part["ExpressionAttributeValues"][value].is_object();
-        let is_borrowed = has(":far") && (has(":least") || has(":need"));
-        Some(Change { reclaims: reclaims(&key, part), purpose, is_borrowed, key })
+        let far = number(&part["ExpressionAttributeValues"], ":far", 6);
+        let borrows_beyond = far.filter(|_| has(":least") || has(":need"));
+        Some(Change { reclaims: reclaims(&key, part), purpose, borrows_beyond, key })
     };
     match request["TransactItems"].as_array() {
         Some(items) => {

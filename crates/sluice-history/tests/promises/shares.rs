@@ -95,6 +95,17 @@ fn a_share_is_judged_by_what_it_is_promised_at_the_time() {
     assert!(!waiting(changed(bucket()), "search", "common", (50_000, 200), 50).check().holds());
 }
 
+/// A start stays where it was booked, however much flows in later.
+#[test]
+fn a_caller_that_booked_before_its_guarantee_rose_is_not_owed_the_larger_one() {
+    let raised = || {
+        let bucket = Story::default().shared("v#rpm", 10, &[("search", 1)], 0);
+        bucket.shared("v#rpm", 10, &[("search", 5)], 11_000)
+    };
+    raised().paid("s", ("search", "search"), 10_000, 18_000).holds();
+    assert!(!raised().paid("s", ("search", "search"), 12_000, 18_000).check().holds());
+}
+
 #[test]
 fn callers_that_leave_are_owed_too_and_are_worth_a_call() {
     let leaves = |from_ms: i64, ms: i64| {

@@ -11,10 +11,13 @@ use sluice_table::random_wait_around;
 use crate::extensions::Extensions;
 
 /// How long a line is not asked after it had too little. Doubled for each failure, and three quarters after
-/// each success: borrowers who compete for what flows in meet about one failure for two successes. A longer
-/// time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
+/// each success: few borrowers who compete for what flows in meet about one failure for two successes. A
+/// longer time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// For a line of slots. A line of tokens is asked again by the time that it takes to fill, since more would be
+/// lost, but not more often than this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 
 /// Lines that had less than a reading said.
 #[derive(Debug, Default)]
@@ -63,16 +66,27 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
     of_line.of::<Pauses>().0.lock().remove(&lender.cloned());
 }
 
-/// A line had too little. Callers that asked it by the same reading count as one.
-pub(super) fn had_too_little(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
+/// The line of a rate bucket had too little, with what its borrowers leave there.
+pub(super) fn had_too_little(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
+    let room = lender.limit().capacity().minus(floor).max(Amount::ZERO);
+    let fills_in = lender.limit().refill_rate().time_for(room).unwrap_or_default();
+    pauses(of_line, lender.share(), fills_in.max(SHORTEST_TO_FILL), now);
+}
+
+/// The line of a concurrency bucket had no slot.
+pub(super) fn had_no_slot(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
+    pauses(of_line, lender, LONGEST_PAUSE, now);
+}
+
+/// Callers that asked a line by the same reading count as one.
+fn pauses(of_line: &Extensions, lender: Option<&ShareName>, longest: Duration, now: Timestamp) {
     let pauses = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();
     let before = pauses.get(&lender.cloned()).copied();
     if before.is_some_and(|pause| pause.until > now) {
         return;
     }
-    let length =
-        before.map(|pause| pause.length).map_or(FIRST_PAUSE, |before| (before * 2).min(LONGEST_PAUSE));
+    let length = before.map(|pause| pause.length).map_or(FIRST_PAUSE, |before| (before * 2).min(longest));
     pauses.insert(lender.cloned(), Pause::from(now, length));
 }
 
@@ -101,16 +115,16 @@ mod tests {
         let mut now = Timestamp::from_secs(1_800_000_000);
         let is_asked = |now| is_asked(&of_line, None, now);
         for longest in [30, 60, 120] {
-            (0..15).for_each(|_| had_too_little(&of_line, None, now));
+            (0..15).for_each(|_| had_no_slot(&of_line, None, now));
             assert!(!is_asked(now));
             now = now.after(Duration::from_millis(longest));
             assert!(is_asked(now), "not after {longest} ms");
         }
         (0..20).for_each(|_| {
-            had_too_little(&of_line, None, now);
+            had_no_slot(&of_line, None, now);
             now = now.after(Duration::from_secs(1));
         });
-        had_too_little(&of_line, None, now);
+        had_no_slot(&of_line, None, now);
         assert!(!is_asked(now.after(LONGEST_PAUSE / 2 - Duration::from_micros(1))));
         has_lent(&of_line, None);
         assert!(is_asked(now));

@@ -248,7 +248,7 @@ async fn borrow(
                 telemetry::borrowed(common.label(), share.as_ref(), lender, want.cost.amount());
                 return Some(lent);
             }
-            _ => lending::had_too_little(&want.entry.extensions, lender, inner.now()),
+            _ => lending::had_no_slot(&want.entry.extensions, lender, inner.now()),
         }
     }
     None

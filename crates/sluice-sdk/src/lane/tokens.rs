@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::{
     Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt,
-    ShareName, Starts, Take, Timestamp,
+    Refusal, ShareName, Starts, Take, Timestamp,
 };
 use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{lending, prefetch, round};
+use crate::lane::{last_start, lending, prefetch, round};
 use crate::telemetry;
 
 pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
@@ -240,8 +240,9 @@ impl TokenBatch<'_> {
         now: Timestamp,
         has_read: bool,
     ) -> Result<Option<SentWrite>, Unread> {
-        let claims: Vec<Claim> =
-            self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
+        let claim = |waiter: &TokenWaiter| self.claim(waiter, &reading.bucket);
+        let (claims, left_to_others): (Vec<Claim>, Vec<Duration>) =
+            self.waiters.iter().take(MOST_AT_ONCE).map(claim).unzip();
         let Some(first) = claims.first() else { return Ok(None) };
         if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
             return Ok(Some(sent));
@@ -268,11 +269,23 @@ impl TokenBatch<'_> {
             return Ok(Some(SentWrite { planned, from, sums_to_callers, total, prefetched, now, began }));
         }
         let later = self.waiters.split_off(claims.len());
-        for (waiter, answer) in std::mem::replace(&mut self.waiters, later).into_iter().zip(batch.answers) {
-            let answer = self.refusal_answer(answer, waiter.ask.cost);
+        let refused = std::mem::replace(&mut self.waiters, later).into_iter().zip(left_to_others);
+        for ((waiter, left_to_others), answer) in refused.zip(batch.answers) {
+            let answer = self.refusal_answer(answer, waiter.ask.cost, left_to_others);
             waiter.answer(answer);
         }
         Ok(None)
+    }
+
+    /// What a caller claims, and how much of its patience is left to callers of other processes. A bucket
+    /// without shares costs what it did before there were shares.
+    fn claim(&self, waiter: &TokenWaiter, bucket: &Bucket) -> (Claim, Duration) {
+        let claim = waiter.ask.claim();
+        let left_to_others = match bucket.has_shares() && !claim.patience.is_zero() {
+            true => last_start::left_to_others(&self.entry.extensions, claim.patience),
+            false => Duration::ZERO,
+        };
+        (Claim { patience: claim.patience - left_to_others, ..claim }, left_to_others)
     }
 
     /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that
@@ -304,14 +317,17 @@ impl TokenBatch<'_> {
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
-    fn refusal_answer(&self, answer: Plan<Amount>, cost: Cost) -> LaneAnswer {
+    fn refusal_answer(&self, answer: Plan<Amount>, cost: Cost, left_to_others: Duration) -> LaneAnswer {
         let dimension = &self.entry.dimension;
         match answer {
             Plan::NeverSatisfiable { capacity } => {
                 let share = self.entry.line();
                 Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
-            Plan::Refuse(refusal) => Ok(Taken::Refused(refused(dimension, refusal))),
+            Plan::Refuse(refusal) => {
+                let wait = refusal.wait.saturating_add(left_to_others);
+                Ok(Taken::Refused(refused(dimension, Refusal { wait, ..refusal })))
+            }
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
         }
     }
@@ -321,6 +337,9 @@ impl TokenBatch<'_> {
         let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
+        if after.has_shares() && sent.from == TakenFrom::Own {
+            self.booked(&after, sent, now);
+        }
         let mut lender = None;
         if let TakenFrom::Lender(share, floor) = &sent.from {
             // By the reply the bucket has the share, whatever an older reading of the common line says.
@@ -359,6 +378,17 @@ impl TokenBatch<'_> {
         Ok(())
     }
 
+    /// Notes what a write took of a line of a bucket with shares, and what others took meanwhile.
+    fn booked(&self, after: &Bucket, sent: &SentWrite, now: Timestamp) {
+        if after.tokens() < sent.planned.after.tokens() {
+            last_start::rival_seen(&self.entry.extensions);
+        }
+        let granted = self.waiters.iter().zip(&sent.sums_to_callers).filter(|(_, sum)| sum.is_some());
+        if let Some((last, _)) = granted.last() {
+            last_start::booked(&self.entry.extensions, last.ask.claim(), after, now);
+        }
+    }
+
     fn grant(&mut self, waiter: TokenWaiter, part: Part, at: Timestamp, took: Duration) {
         let unclaimed = self.unclaimed(part, at, took);
         if waiter.is_left() {
@@ -371,8 +401,12 @@ impl TokenBatch<'_> {
     /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little
     /// to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
-        if let TakenFrom::Lender(share, _) = &sent.from {
-            return lending::had_too_little(&self.entry.extensions, share.as_ref(), now);
+        if let TakenFrom::Lender(share, floor) = &sent.from {
+            let lender = after.clone().seen_from(share.as_ref());
+            return lending::had_too_little(&self.entry.extensions, &lender, *floor, now);
+        }
+        if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
+            last_start::rival_seen(&self.entry.extensions);
         }
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
             let failed_at = self.inner.now();

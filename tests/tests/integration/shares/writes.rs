@@ -35,7 +35,7 @@ impl Paid {
         Self { applied, failed, reads }
     }
 
-    fn writes(self) -> f64 {
+    pub(super) fn writes(self) -> f64 {
         self.applied + self.failed
     }
 }

@@ -255,7 +255,7 @@ impl Ledger {
             reclaims: Vec::new(),
             was_spoiled: false,
             is_shown: change.is_shown,
-            is_borrowed: false,
+            borrows_beyond: None,
         };
         let (key, by) = (&line.key, writer.name());
         self.stood.written(key, (writer, change.purpose, change.is_shown), &after.row, now);

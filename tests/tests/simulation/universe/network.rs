@@ -155,7 +155,7 @@ impl Universe {
 
     /// A row as it would be if nobody had spoiled it.
     fn touched(&self, change: Change, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
-        let Change { key, purpose, reclaims, is_borrowed } = change;
+        let Change { key, purpose, reclaims, borrows_beyond } = change;
         let mut row = self.dynamo.row(TABLE, &key).unwrap();
         let mut was_spoiled = false;
         if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(&key)) {
@@ -169,7 +169,7 @@ impl Universe {
                 spoiled.remove(&key);
             }
         }
-        Touched { key, row, purpose, reclaims, was_spoiled, is_shown: true, is_borrowed }
+        Touched { key, row, purpose, reclaims, was_spoiled, is_shown: true, borrows_beyond }
     }
 }
 

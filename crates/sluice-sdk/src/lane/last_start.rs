@@ -1,0 +1,127 @@
+//! Who books the last start that callers would wait for.
+//!
+//! Where more is asked for than flows in, callers book up to the end of their patience. From then on, one
+//! more start comes within it whenever a token flows in. All processes know when, each has a caller that
+//! wants it, one has it, and the writes of the others fail. So a process that booked the last start lets
+//! others book: for a while its callers are refused, unless their starts are earlier by what is left of it.
+//! No start is lost. It is booked later, and the line of booked starts is shorter by that time.
+//!
+//! How long that is does not depend on who was faster before: else who once had luck would have it again. It
+//! is random: else processes would come back in one order for ever, and who comes after a long pause of the
+//! others would always find most.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sluice_core::{Amount, Bucket, Claim, Timestamp};
+use sluice_table::random_wait_up_to;
+use tokio::time::Instant;
+
+use crate::extensions::Extensions;
+
+/// So many calls flow in, on average, while a process lets others book. A larger value saves writes where more
+/// processes than that compete, and a smaller one refuses fewer callers whose start was free.
+const CALLS: u32 = 48;
+
+/// The part of a caller's patience that it may lose.
+const MOST: u32 = 3;
+
+/// A process that has seen nobody else book for so long lets nobody go first.
+const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// What the callers of a line know of those of other processes.
+#[derive(Debug, Default)]
+struct LastStart(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// When another process was last seen to book.
+    rival_seen: Option<Instant>,
+    others_until: Option<Instant>,
+}
+
+/// By how much the start of a caller with this patience must be earlier than its latest start.
+pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Duration {
+    let until = of_line.of::<LastStart>().0.lock().others_until;
+    let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+    left.min(patience / MOST)
+}
+
+/// Another process took tokens of the line.
+pub(super) fn rival_seen(of_line: &Extensions) {
+    of_line.of::<LastStart>().0.lock().rival_seen = Some(Instant::now());
+}
+
+/// This process took tokens for `last`, and left the line as `after`.
+pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Timestamp) {
+    let cost = last.cost.amount();
+    let is_last = |latest| after.reaches(cost).is_none_or(|next| next > latest);
+    if last.patience.is_zero() || !is_last(now.after(last.patience)) {
+        return;
+    }
+    let last_start = of_line.of::<LastStart>();
+    let mut state = last_start.0.lock();
+    if state.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR) {
+        let flows_in = |amount: Amount| after.limit().refill_rate().time_for(amount).unwrap_or_default();
+        // Nobody waits for longer than this, whatever a call costs.
+        let on_average = (flows_in(cost) * CALLS).min(last.patience);
+        state.others_until = Some(Instant::now() + random_wait_up_to(on_average * 2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::{Cost, Dimension, Limit, LimitType, Plan, Rate, RatePlanner, Take};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Ten tokens a second, and the next of them is there at `next`.
+    fn line(next: Timestamp) -> Bucket {
+        let (capacity, rate) = (Amount::from_tokens(10), Amount::from_tokens(10));
+        let rate = Rate::per(rate, Duration::from_secs(1)).unwrap();
+        let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+        let dimension = Dimension::new("acme#rpm").unwrap();
+        let emptied = next.before(Duration::from_millis(100));
+        let all = Take { cost: Cost::new(capacity).unwrap(), now: emptied, patience: Duration::ZERO };
+        match RatePlanner::new(&Bucket::full(dimension, limit, emptied)).plan(all) {
+            Plan::Write(planned) => planned.after,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_booked_the_last_start_lets_others_book_for_a_while() {
+        let (of_line, now) = (Extensions::default(), Timestamp::from_secs(1_800_000_000));
+        let last = Claim { cost: Cost::ONE, patience: PATIENCE };
+        let too_late = line(now.after(PATIENCE + Duration::from_millis(1)));
+        let left = |patience| left_to_others(&of_line, patience);
+
+        booked(&of_line, last, &too_late, now);
+        assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else wants it");
+        rival_seen(&of_line);
+        booked(&of_line, last, &line(now.after(PATIENCE)), now);
+        assert_eq!(left(PATIENCE), Duration::ZERO, "it was not the last");
+        booked(&of_line, Claim { patience: Duration::ZERO, ..last }, &too_late, now);
+        assert_eq!(left(PATIENCE), Duration::ZERO, "a caller that does not wait");
+
+        let lengths: Vec<Duration> = (0..200)
+            .map(|_| {
+                booked(&of_line, last, &too_late, now);
+                left(PATIENCE)
+            })
+            .collect();
+        let mean = lengths.iter().sum::<Duration>() / 200;
+        assert!(mean > Duration::from_millis(4_000) && mean < Duration::from_millis(5_600), "{mean:?}");
+        assert!(lengths.iter().max().unwrap() <= &Duration::from_millis(9_600));
+        assert!(left(Duration::from_millis(30)) <= Duration::from_millis(10), "a third of the patience");
+        assert_eq!(left(Duration::ZERO), Duration::ZERO);
+
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(left(PATIENCE), Duration::ZERO);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        booked(&of_line, last, &too_late, now);
+        assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else was seen for ten seconds");
+    }
+}
