@@ -1,5 +1,5 @@
-//! How much of the long tests runs. The tests themselves are one binary, `tests/integration`, which links the AWS SDK
-//! and the engine once.
+//! How much of the long tests runs. The tests themselves are one binary, `tests/integration`, which links the
+//! AWS SDK and the engine once.
 
 /// Whether `SLUICE_TESTS=whole` asks for every case, as CI does.
 #[must_use]
