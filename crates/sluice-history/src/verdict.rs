@@ -268,23 +268,23 @@ impl fmt::Display for Violation {
                     "{dimension}: {held} slots of {share} held at once in {window}; at most {allowed} are allowed"
                 )
             }
-            Self::GuaranteeMissed { dimension, share, window } => {
-                let Guarantee { from_micros: from, to_micros: to, granted, guaranteed, allowance } = window;
-                write!(
-                    f,
-                    "{dimension}: {share} got {} in {} to {} ({} s), and a caller of it waited all the time; {} are \
-                     guaranteed, at least {} must be granted",
-                    tokens(*granted),
-                    seconds(*from),
-                    seconds(*to),
-                    tokens(i128::from(*to) - i128::from(*from)),
-                    tokens(*guaranteed),
-                    tokens(guaranteed - allowance),
-                )
-            }
-            Self::SlotLeftFree { .. } | Self::LentWhileWaited { .. } | Self::FloorLent { .. } => {
-                self.fmt_slots(f)
-            }
+            Self::GuaranteeMissed { dimension, share, window } => fmt_missed(f, dimension, share, window),
+            Self::SlotLeftFree { dimension, share, window } => fmt_left_free(f, dimension, share, window),
+            Self::LentWhileWaited { dimension, share, id, granted_at_micros, waited_from_micros } => write!(
+                f,
+                "{dimension}: {id}, granted at {}, borrowed a slot of {share}, and a caller of {share} had waited for \
+                 one since {}",
+                seconds(*granted_at_micros),
+                seconds(*waited_from_micros),
+            ),
+            Self::FloorLent { dimension, share, id, granted_at_micros, left_micros, floor_micros } => write!(
+                f,
+                "{dimension}: {id}, granted at {}, borrowed a slot of {share} and left at most {} free; {} must stay \
+                 free",
+                seconds(*granted_at_micros),
+                tokens(*left_micros),
+                tokens(i128::from(*floor_micros)),
+            ),
             Self::Overtaken {
                 dimension,
                 first_id,
@@ -313,40 +313,32 @@ impl fmt::Display for Violation {
     }
 }
 
-impl Violation {
-    /// What was promised of the slots of a share.
-    fn fmt_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SlotLeftFree { dimension, share, window } => {
-                let FreeSlot { from_micros: from, to_micros: to, allowed_micros: allowed } = window;
-                write!(
-                    f,
-                    "{dimension}: a caller of {share} waited in {} to {} ({} s), and a slot of {share} was free; at \
-                     most {} s are allowed",
-                    seconds(*from),
-                    seconds(*to),
-                    tokens(i128::from(*to) - i128::from(*from)),
-                    tokens(i128::from(*allowed)),
-                )
-            }
-            Self::LentWhileWaited { dimension, share, id, granted_at_micros, waited_from_micros } => write!(
-                f,
-                "{dimension}: {id}, granted at {}, borrowed a slot of {share}, and a caller of {share} had waited for \
-                 one since {}",
-                seconds(*granted_at_micros),
-                seconds(*waited_from_micros),
-            ),
-            Self::FloorLent { dimension, share, id, granted_at_micros, left_micros, floor_micros } => write!(
-                f,
-                "{dimension}: {id}, granted at {}, borrowed a slot of {share} and left at most {} free; {} must stay \
-                 free",
-                seconds(*granted_at_micros),
-                tokens(*left_micros),
-                tokens(i128::from(*floor_micros)),
-            ),
-            _ => Ok(()),
-        }
-    }
+fn fmt_missed(f: &mut fmt::Formatter<'_>, dimension: &str, share: &str, window: &Guarantee) -> fmt::Result {
+    let Guarantee { from_micros: from, to_micros: to, granted, guaranteed, allowance } = window;
+    write!(
+        f,
+        "{dimension}: {share} got {} in {} to {} ({} s), and a caller of it waited all the time; {} are guaranteed, \
+         at least {} must be granted",
+        tokens(*granted),
+        seconds(*from),
+        seconds(*to),
+        tokens(i128::from(*to) - i128::from(*from)),
+        tokens(*guaranteed),
+        tokens(guaranteed - allowance),
+    )
+}
+
+fn fmt_left_free(f: &mut fmt::Formatter<'_>, dimension: &str, share: &str, window: &FreeSlot) -> fmt::Result {
+    let FreeSlot { from_micros: from, to_micros: to, allowed_micros: allowed } = window;
+    write!(
+        f,
+        "{dimension}: a caller of {share} waited in {} to {} ({} s), and a slot of {share} was free; at most {} s are \
+         allowed",
+        seconds(*from),
+        seconds(*to),
+        tokens(i128::from(*to) - i128::from(*from)),
+        tokens(i128::from(*allowed)),
+    )
 }
 
 /// "1709550002.000000 to 1709550002.500000 (0.5 s, from a to b)".

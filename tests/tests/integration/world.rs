@@ -198,10 +198,9 @@ pub(crate) fn number(value: &str) -> AttributeValue {
     AttributeValue::N(value.into())
 }
 
-/// All of these if `SLUICE_TESTS=whole` asks for them, as CI does; otherwise the first.
+/// All of these if all cases are asked for, else the first.
 pub(crate) fn all_or_first<T>(cases: &[T]) -> &[T] {
-    let is_whole = std::env::var_os("SLUICE_TESTS").is_some_and(|tests| tests == "whole");
-    if is_whole { cases } else { &cases[..1] }
+    if sluice_tests::is_whole() { cases } else { &cases[..1] }
 }
 
 /// Acquires what must be free.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How often to kill: a third of `whole`, or all of it where `SLUICE_TESTS=whole` asks for it, as CI does.
+/// How often to kill: `whole` times if all cases are asked for, else a third of that.
 pub(crate) fn kills(whole: u32) -> u32 {
-    if std::env::var_os("SLUICE_TESTS").is_some_and(|tests| tests == "whole") { whole } else { whole / 3 }
+    sluice_tests::cases(whole, 3)
 }
 
 /// A command of the program against `endpoint`, with nothing of the shell's settings. What it prints goes

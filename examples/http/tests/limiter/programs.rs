@@ -43,13 +43,33 @@ async fn run_program(mut program: Command, kind: &str) -> (usize, usize) {
     (books.answered, books.refused)
 }
 
+/// With the limiter the program of `client` is never refused, and without it all the time.
+async fn is_refused_only_without_the_limiter(client: &str) {
+    assert_eq!(run(client, "with").await, (CALLS, 0), "{client}");
+    let (_, refused) = run(client, "without").await;
+    assert!(refused > 20, "{client}: {refused}");
+}
+
+// Tests of their own: most of their time is a wait, and they wait side by side.
+
 #[tokio::test]
-async fn a_program_with_the_limiter_is_never_refused_and_without_it_is_refused_all_the_time() {
-    for client in CLIENTS {
-        assert_eq!(run(client, "with").await, (CALLS, 0), "{client}");
-        let (_, refused) = run(client, "without").await;
-        assert!(refused > 20, "{client}: {refused}");
-    }
+async fn a_program_on_reqwest_is_refused_only_without_the_limiter() {
+    is_refused_only_without_the_limiter("reqwest").await;
+}
+
+#[tokio::test]
+async fn a_program_on_tower_is_refused_only_without_the_limiter() {
+    is_refused_only_without_the_limiter("tower").await;
+}
+
+#[tokio::test]
+async fn a_program_on_async_openai_is_refused_only_without_the_limiter() {
+    is_refused_only_without_the_limiter("async_openai").await;
+}
+
+#[tokio::test]
+async fn a_program_on_bedrock_is_refused_only_without_the_limiter() {
+    is_refused_only_without_the_limiter("bedrock").await;
 }
 
 #[tokio::test]

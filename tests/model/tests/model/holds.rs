@@ -20,11 +20,6 @@ pub(crate) fn recount_holds(extent: Extent) {
 }
 
 #[test]
-fn lease_rows_keep_every_promise_with_two_faults() {
-    holds("lease rows", Leases::Rows, Scope { faults: 2, ..THREE });
-}
-
-#[test]
 fn lease_rows_keep_every_promise_with_renewals() {
     holds("lease rows", Leases::Rows, Scope { faults: 1, renewals: 1, ..THREE });
 }

@@ -3,7 +3,13 @@
 
 use sluice_model::{Extent, Leases, Rows, Scope, Stock};
 
-use crate::{holds, prefetch, slot_rows};
+use crate::{holds, lane, prefetch, slot_rows};
+
+#[test]
+#[ignore = "CI checks it"]
+fn lease_rows_keep_every_promise_with_two_faults() {
+    holds::holds("lease rows", Leases::Rows, Scope { claims: 3, faults: 2, renewals: 0 });
+}
 
 #[test]
 #[ignore = "CI checks it"]
@@ -27,4 +33,16 @@ fn three_operators_keep_to_the_limit_whatever_they_read() {
 #[ignore = "CI checks it"]
 fn no_window_uses_more_with_starts_that_are_booked_far_ahead() {
     prefetch::holds(Stock { patience: 4, use_by: 1, ..prefetch::THREE });
+}
+
+#[test]
+#[ignore = "CI checks it"]
+fn clocks_that_are_off_add_twice_their_error_once_beside_lots_that_nobody_settles() {
+    prefetch::holds(Stock { settles: false, clock_error: 1, use_by: 1, ..prefetch::THREE });
+}
+
+#[test]
+#[ignore = "CI checks it"]
+fn lanes_answer_everyone_and_forget_nothing_with_a_loss_and_a_crash() {
+    lane::holds(lane::TWO);
 }

@@ -38,7 +38,6 @@ fn no_window_uses_more_with_lots_and_booked_starts() {
 #[test]
 fn clocks_that_are_off_add_twice_their_error_once() {
     holds(Stock { holders: 2, clock_error: 1, patience: 1, ..THREE });
-    holds(Stock { settles: false, clock_error: 1, use_by: 1, ..THREE });
 }
 
 #[test]
