@@ -72,8 +72,8 @@ enum Action {
     },
     /// Set the level of a rate bucket, to its capacity unless --to says otherwise
     ///
-    /// For a bucket that a vendor's reply or a penalty lowered by mistake. The refill lets calls through beyond
-    /// the limit: as many tokens as it adds to the level. Calls that wait for a start keep it.
+    /// For a bucket that a vendor's reply or a penalty lowered by mistake. The refill lets calls through
+    /// beyond the limit: as many tokens as it adds to the level. Calls that wait for a start keep it.
     Refill(refill::Options),
     /// Remove one bucket; callers that name it then get an error
     Rm(remove::Options),

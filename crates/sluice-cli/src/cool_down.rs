@@ -23,7 +23,8 @@ pub(crate) struct Options {
     /// End the cool-down that is in force; processes learn of it within seconds
     #[arg(long)]
     end: bool,
-    /// Also set the level of a rate bucket to its capacity: takes back all that a mistaken refusal by the vendor did
+    /// Also set the level of a rate bucket to its capacity: takes back all that a mistaken refusal by the
+    /// vendor did
     #[arg(long, requires = "end", conflicts_with = "pause")]
     refill: bool,
 }

@@ -20,8 +20,8 @@ pub(crate) struct Options {
     /// The vendor, as buckets name it in their first part: openai
     #[arg(long)]
     vendor: Option<String>,
-    /// The account's tier or plan, as the vendor calls it; only if its limits depend on it. `another` leaves the
-    /// figures to you
+    /// The account's tier or plan, as the vendor calls it; only if its limits depend on it. `another` leaves
+    /// the figures to you
     #[arg(long)]
     tier: Option<String>,
     /// A model; repeat it for several. All models whose limits are known by default

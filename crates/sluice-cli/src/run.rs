@@ -81,8 +81,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
 }
 
-/// What a person reads of a refusal after this wait. Nobody who waited in vain for a slot needs a guess of when
-/// one comes free.
+/// What a person reads of a refusal after this wait. Nobody who waited in vain for a slot needs a guess of
+/// when one comes free.
 fn refused(retry: &RetryIn, waited: Duration) -> String {
     match retry.reason() {
         RetryReason::NoFreeSlot if !waited.is_zero() => {

@@ -130,8 +130,8 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
 /// The time span of the figures on a card: a minute.
 const MINUTE_SECS: f64 = 60.0;
 
-/// What was taken in the minute before `at`. If one of its readings covers much more, as after a time in which
-/// nobody looked, what was taken since the beginning of that reading.
+/// What was taken in the minute before `at`. If one of its readings covers much more, as after a time in
+/// which nobody looked, what was taken since the beginning of that reading.
 fn last_minute(series: &Series, at: f64) -> Option<Total> {
     let minute = series.total(at, MINUTE_SECS)?;
     match at - minute.since {

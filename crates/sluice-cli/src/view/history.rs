@@ -22,8 +22,8 @@ pub(crate) struct Point {
     pub(crate) at: f64,
     /// Tokens, or free slots.
     pub(crate) level: f64,
-    /// For how many seconds up to this instant the level counts: since the previous reading. Zero after a time
-    /// in which nobody looked, and of the first reading.
+    /// For how many seconds up to this instant the level counts: since the previous reading. Zero after a
+    /// time in which nobody looked, and of the first reading.
     pub(crate) seen_secs: f32,
     /// What was taken since the previous survey; `None` if that is not known.
     pub(crate) used: Option<PointUse>,
@@ -56,8 +56,8 @@ pub(crate) struct Total {
     pub(crate) since: f64,
 }
 
-/// After more intervals between readings than this, nobody looked: the level meanwhile is not known. A reading
-/// may be late.
+/// After more intervals between readings than this, nobody looked: the level meanwhile is not known. A
+/// reading may be late.
 const INTERVALS: f64 = 3.0;
 
 impl Point {

@@ -32,8 +32,8 @@ use crate::lane::{attempt, prefetch, shadow};
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
-/// A shorter wait may be over before the table has answered once. Such a caller does not queue: it asks once, as
-/// `acquire` does. A smaller value lets it wait for a slot that comes free at once, and refuses it if the
+/// A shorter wait may be over before the table has answered once. Such a caller does not queue: it asks once,
+/// as `acquire` does. A smaller value lets it wait for a slot that comes free at once, and refuses it if the
 /// answer takes longer.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
