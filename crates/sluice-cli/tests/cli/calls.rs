@@ -122,14 +122,14 @@ fn a_run_that_may_not_wait_gets_a_slot_that_is_free() {
 
 #[test]
 fn a_single_command_does_not_warn_that_most_of_a_limit_is_used() {
-    let limits = file("near.toml", LIMITS);
+    let limits = file("near.toml", &LIMITS.replace("capacity = 2", "capacity = 50"));
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
-    let granted = sandbox.run(&["acquire", "openai#rpm=2"]);
+    let granted = sandbox.run(&["acquire", "openai#rpm=50"]);
     assert_eq!((granted.status.code(), text(&granted.stderr)), (Some(0), String::new()));
     // The same is told if it is asked for.
     let another = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
     let told =
-        another.command(&["acquire", "openai#rpm=2"]).env("SLUICE_LOG_LEVEL", "warn").output().unwrap();
+        another.command(&["acquire", "openai#rpm=50"]).env("SLUICE_LOG_LEVEL", "warn").output().unwrap();
     assert!(text(&told.stderr).contains("limit.near"), "{}", text(&told.stderr));
 }
 
