@@ -89,6 +89,8 @@ test("errors are classes, with the texts of the SDK, whoever imports them", asyn
   await assert.rejects(world.client.acquire(rpm, { costs: { [rpm]: 3 } }), sluice.NeverSatisfiableError);
   assert.throws(() => new sluice.Client({ table: "t", leaseTtlMs: 5 }), /leaseTtlMs = 5: it must be at least 1000/);
   assert.throws(() => new sluice.Client({ table: "t", leaseTll: 5 }), /unknown field `leaseTll`/);
+  await assert.rejects(world.client.acquire(rpm, { maxWait: 5 }), /unknown option `maxWait`/);
+  await assert.rejects(world.client.slot(rpm, { maxWait: 5 }), /unknown option `maxWait`/);
   await assert.rejects(world.client.ops.applyLimit("a#rpm", { type: "calls", capacity: 1 }), sluice.ArgumentError);
   const elsewhere = new sluice.Client({
     table: "no-such-table",

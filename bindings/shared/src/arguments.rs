@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_sdk::{Dimension, Quantity, Reply, Request, Usage};
@@ -54,6 +54,20 @@ pub(crate) struct Asked {
     share: Option<String>,
 }
 
+/// What is left when all fields were read: nothing. A misspelt option would be ignored in silence.
+#[derive(Debug)]
+pub(crate) struct NothingElse;
+
+impl<'de> Deserialize<'de> for NothingElse {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let rest = BTreeMap::<String, IgnoredAny>::deserialize(deserializer)?;
+        match rest.into_keys().next() {
+            Some(name) => Err(D::Error::custom(format!("unknown option `{name}`"))),
+            None => Ok(Self),
+        }
+    }
+}
+
 impl Asked {
     pub(crate) fn request(self) -> Request<'static> {
         let Self { dimensions, costs, share } = self;
@@ -94,7 +108,7 @@ pub(crate) struct Ms(pub(crate) Duration);
 impl<'de> Deserialize<'de> for Ms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let ms = f64::deserialize(deserializer)?;
-        let wrong = |_| serde::de::Error::custom(format!("{ms} ms: a time must be zero or more"));
+        let wrong = |_| D::Error::custom(format!("{ms} ms: a time must be zero or more"));
         Duration::try_from_secs_f64(ms / 1e3).map(Self).map_err(wrong)
     }
 }

@@ -11,7 +11,9 @@ use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Client, Dimension, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
 
 use crate::answer::{Answer, Bytes, Kind, Operation, begin, operation};
-use crate::arguments::{Asked, Head, Inside, Ms, Number, OwnReply, dimension, headers, read, time};
+use crate::arguments::{
+    Asked, Head, Inside, Ms, NothingElse, Number, OwnReply, dimension, headers, read, time,
+};
 use crate::failure::Failure;
 use crate::held::{HeldGrant, RunningSlot, UndeliveredGrant};
 use crate::slot::delivered;
@@ -25,6 +27,8 @@ struct Acquire {
     asked: Asked,
     ticket_within_ms: Option<Ms>,
     with_ticket: Option<String>,
+    #[serde(flatten)]
+    _rest: NothingElse,
 }
 
 #[derive(Deserialize)]
@@ -36,10 +40,12 @@ struct SlotAsked {
     timeout_ms: Option<Ms>,
     #[serde(default)]
     inside: Inside,
+    #[serde(flatten)]
+    _rest: NothingElse,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Admit {
     dimension: String,
     cost: Option<Number>,
@@ -165,7 +171,7 @@ fn granted(grant: UndeliveredGrant) -> Answer {
 }
 
 fn slot(client: &Client, asked: SlotAsked) -> (Vec<Dimension>, SlotBuilder) {
-    let SlotAsked { asked, max_wait_ms, timeout_ms, inside } = asked;
+    let SlotAsked { asked, max_wait_ms, timeout_ms, inside, .. } = asked;
     let slot = client.slot(asked.request());
     let slot = time(max_wait_ms).into_iter().fold(slot, SlotBuilder::max_wait);
     (inside.limits(), time(timeout_ms).into_iter().fold(slot, SlotBuilder::timeout))

@@ -94,6 +94,10 @@ async fn what_cannot_be_used_is_told_with_its_name() {
             json!({ "dimensions": [SLOTS], "share": 5 }),
             "invalid type: integer `5`, expected a string",
         ),
+        ("acquire", json!({ "dimensions": [SLOTS], "maxWait": 5 }), "unknown option `maxWait`"),
+        ("slot", json!({ "dimensions": [SLOTS], "maxWait": 5 }), "unknown option `maxWait`"),
+        ("slotGrant", json!({ "dimensions": [SLOTS], "cost": 5 }), "unknown option `cost`"),
+        ("admit", json!({ "dimension": SLOTS, "slo": 5 }), "unknown field `slo`"),
         ("juggle", json!({}), "a client has no operation \"juggle\""),
         (
             "ops.applyLimit",

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(required = true)]
     dimensions: Vec<String>,
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
-    #[arg(long, value_parser = duration, default_value = "0s")]
+    #[arg(long, value_parser = hold_time, default_value = "0s")]
     hold: Duration,
     /// The share that pays, rather than SLUICE_SHARE; `common` is the part that no share has
     #[arg(long)]
@@ -38,6 +38,14 @@ pub(crate) struct Options {
 const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often a held grant is checked for a lost lease.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The time of `--hold`.
+pub(crate) fn hold_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time > LONGEST_HOLD => Err("it must be at most 24h".to_owned()),
+        time => Ok(time),
+    }
+}
 
 /// Parses names with costs: `openai#tpm=1200`.
 pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
@@ -95,7 +103,7 @@ pub(crate) async fn hold_and_release(
     let grant = hold(grant, time).await;
     let released = grant.release().await?;
     if json {
-        let released = released.as_str();
+        let released = holds.word(released);
         output::json(
             &json!({ "outcome": "granted", "dimensions": asked, "basis": basis, "released": released }),
         )?;
@@ -139,6 +147,15 @@ impl Holds {
             }
         }
         holds
+    }
+
+    /// What became of it, in JSON.
+    const fn word(self, released: Released) -> &'static str {
+        match (released, self.slots, self.tokens) {
+            (Released::GivenBack, false, true) => "spent",
+            (Released::GivenBack, false, false) => "nothing",
+            _ => released.as_str(),
+        }
     }
 
     /// What became of it.
@@ -196,7 +213,7 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, asked: &[String], j
 
 /// Holds the grant. The client renews its leases. If one is gone, a message says so.
 async fn hold(grant: Grant, time: Duration) -> Grant {
-    let until = Instant::now() + time.min(LONGEST_HOLD);
+    let until = Instant::now() + time;
     let mut stop = pin!(stop_requested());
     let mut has_warned = false;
     while Instant::now() < until {

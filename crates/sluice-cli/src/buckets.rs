@@ -72,9 +72,8 @@ enum Action {
     },
     /// Set the level of a rate bucket, to its capacity unless --to says otherwise
     ///
-    /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level
-    /// rises may start beyond the limit, in each window that contains the refill. Calls that wait for a start
-    /// keep it.
+    /// For a bucket that a vendor's reply or a penalty lowered by mistake. The refill lets calls through
+    /// beyond the limit: as many tokens as it adds to the level. Calls that wait for a start keep it.
     Refill(refill::Options),
     /// Remove one bucket; callers that name it then get an error
     Rm(remove::Options),
@@ -211,7 +210,7 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
     if faults.is_empty() { Ok(changes) } else { Err(Failure::new(faults.join("\n"))) }
 }
 
-fn unknown(client: &Client, dimension: &Dimension) -> Failure {
+pub(crate) fn unknown(client: &Client, dimension: &Dimension) -> Failure {
     Failure::new(format!(
         "table {} has no bucket {dimension}; `sluice buckets list` shows the buckets that it has",
         client.table()

@@ -63,13 +63,14 @@ pub(crate) enum LogFor {
     Collectors,
 }
 
-/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error. The module in `asked_for` is
-/// silent unless the level is set: its warnings are what the user asked for.
-pub(crate) fn log(reader: LogFor, asked_for: Option<&'static str>) {
+/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error. The modules in `known` are
+/// silent unless the level is set: the user asked for what they warn of, or the command says it.
+pub(crate) fn log(reader: LogFor, known: &'static [&'static str]) {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
     let level = level.as_deref().and_then(sluice_table::log_level).and_then(|level| level.parse().ok());
-    let silent = asked_for.filter(|_| level.is_none()).map(|target| (target, LevelFilter::ERROR));
+    let silent = known.iter().filter(|_| level.is_none()).map(|target| (*target, LevelFilter::ERROR));
+    let silent: Vec<_> = silent.collect();
     let level = level.unwrap_or(LevelFilter::WARN);
     let targets = Targets::new()
         .with_target("sluice_sdk", level)

@@ -23,7 +23,8 @@ pub(crate) struct Options {
     /// End the cool-down that is in force; processes learn of it within seconds
     #[arg(long)]
     end: bool,
-    /// Also set the level of a rate bucket to its capacity: undoes a mistaken refusal whole
+    /// Also set the level of a rate bucket to its capacity: takes back all that a mistaken refusal by the
+    /// vendor did
     #[arg(long, requires = "end", conflicts_with = "pause")]
     refill: bool,
 }
@@ -40,13 +41,18 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    // First: it fails for a bucket of slots, and nothing is half done then.
-    if options.refill {
-        refill(&client, &options.dimension, None, Format::Text).await?;
-    }
+    let name = &options.dimension;
     match options.pause {
-        Some(pause) => set(&client, &options.dimension, pause).await?,
-        None => end(&client, &options.dimension).await?,
+        Some(pause) => set(&client, name, pause).await?,
+        None => end(&client, name).await?,
+    }
+    if options.refill {
+        match client.limit(name).await? {
+            Some(limit) if limit.is_concurrent() => {
+                println!("{name} has slots, which come back by release: there is nothing to refill");
+            }
+            _ => refill(&client, name, None, Format::Text).await?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! `sluice init`: asks for vendor, tier and environment, and writes what a product needs to begin with. No
 //! table is read.
 
+use std::fmt;
 use std::io::{IsTerminal as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use clap::Args;
 use sluice_sdk::core::schema::{ENVIRONMENTS, table_name};
 
 use self::question::ask;
-use crate::buckets::init::{KnownVendor, write};
+use crate::buckets::init::{ANOTHER_TIER, KnownVendor, has_buckets, write};
 use crate::failure::{Ended, Failure};
 
 mod question;
@@ -19,7 +20,8 @@ pub(crate) struct Options {
     /// The vendor, as buckets name it in their first part: openai
     #[arg(long)]
     vendor: Option<String>,
-    /// The account's tier or plan, as the vendor calls it; only if its limits depend on it
+    /// The account's tier or plan, as the vendor calls it; only if its limits depend on it. `another` leaves
+    /// the figures to you
     #[arg(long)]
     tier: Option<String>,
     /// A model; repeat it for several. All models whose limits are known by default
@@ -49,18 +51,30 @@ pub(crate) fn run(options: &Options) -> Ended {
     };
     let limits = vendor.limits(tier.as_deref(), &options.models)?;
     let limits_file = options.dir.join(format!("limits.{environment}.toml"));
-    let terraform_file = options.dir.join(format!("sluice.{environment}.tfvars"));
+    // A sandbox is no table in AWS.
+    let terraform_file =
+        (environment != "sandbox").then(|| options.dir.join(format!("sluice.{environment}.tfvars")));
     // Before the first is written: both or none.
-    if let Some(file) = [&limits_file, &terraform_file].into_iter().find(|file| file.exists()) {
+    if let Some(file) = [&limits_file].into_iter().chain(&terraform_file).find(|file| file.exists()) {
         return Err(Failure::new(format!(
             "{}: it exists, and is not overwritten; choose another folder with --dir, or remove it",
             file.display()
         )));
     }
     write(&limits_file, &limits)?;
-    write(&terraform_file, &terraform(&environment, &product, vendor.name()))?;
-    let paths = [&limits_file, &terraform_file].map(|file| file.display().to_string());
-    print!("{}", next_steps(&paths, &environment, &product, vendor.name()));
+    if let Some(file) = &terraform_file {
+        write(file, &terraform(&environment, &product, vendor.name()))?;
+    }
+    let terraform_name = terraform_file.as_ref().map(|file| file.display().to_string());
+    let next = NextSteps {
+        limits: &limits_file.display().to_string(),
+        has_figures: has_buckets(&limits),
+        terraform: terraform_name.as_deref(),
+        environment: &environment,
+        product: &product,
+        vendor: vendor.name(),
+    };
+    print!("{next}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,14 +90,19 @@ fn vendor(options: &Options) -> Result<KnownVendor, Failure> {
 }
 
 fn tier(options: &Options, vendor: &KnownVendor) -> Result<Option<String>, Failure> {
-    let tiers: Vec<String> = vendor.tiers().into_iter().map(str::to_owned).collect();
+    let mut tiers: Vec<String> = vendor.tiers().into_iter().map(str::to_owned).collect();
     match &options.tier {
         // Checked with the limits.
         Some(tier) => Ok(Some(tier.clone())),
         None if tiers.is_empty() => Ok(None),
         None => {
+            tiers.push(ANOTHER_TIER.to_owned());
             must_be_a_terminal("--tier", &tiers)?;
-            ask(&format!("Which tier is your account of {} in?", vendor.name()), &tiers).map(Some)
+            tiers.pop();
+            let another = format!("{ANOTHER_TIER}: I fill in the figures");
+            tiers.push(another.clone());
+            let chosen = ask(&format!("Which tier is your account of {} in?", vendor.name()), &tiers)?;
+            Ok(Some(if chosen == another { ANOTHER_TIER.to_owned() } else { chosen }))
         }
     }
 }
@@ -135,35 +154,74 @@ fn terraform(environment: &str, product: &str, vendor: &str) -> String {
     )
 }
 
-fn next_steps([limits, terraform]: &[String; 2], environment: &str, product: &str, vendor: &str) -> String {
-    let table = table_name(environment);
-    let create = match environment {
-        "sandbox" => format!(
-            "  2. Start a table on this machine, and set in another shell what this prints:\n       \
-             sluice sandbox --buckets {limits}\n"
-        ),
+/// What to do with the files.
+struct NextSteps<'a> {
+    limits: &'a str,
+    /// Whether the limits are there, or the user has to fill them in.
+    has_figures: bool,
+    /// None for a sandbox.
+    terraform: Option<&'a str>,
+    environment: &'a str,
+    product: &'a str,
+    vendor: &'a str,
+}
+
+impl fmt::Display for NextSteps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limits, has_figures, terraform, environment, product, vendor } = *self;
+        let and_terraform = terraform.map(|file| format!(" and {file}")).unwrap_or_default();
+        writeln!(f, "wrote {limits}{and_terraform}\n\nNext:")?;
+        match has_figures {
+            true => writeln!(f, "  1. Compare each figure in {limits} with your account.")?,
+            false => writeln!(
+                f,
+                "  1. Put your account's figures into {limits}, and remove the # from the lines of each\n     \
+                 bucket that you need: all buckets are commented out."
+            )?,
+        }
+        match terraform {
+            None => writeln!(
+                f,
+                "  2. Start a table on this machine, and set in another shell what this prints:\n       \
+                 sluice sandbox --buckets {}",
+                for_a_shell(limits)
+            )?,
+            Some(terraform) => writeln!(
+                f,
+                "  2. In a clone of Sluice (docs/to-aws.md), copy the variables of {terraform}\n     \
+                 into infra/envs/{environment}.tfvars, create the table {},\n     \
+                 and apply the limits:\n       \
+                 task infra:apply ENV={environment}\n       \
+                 task buckets:apply ENV={environment} FILE={}",
+                table_name(environment),
+                for_a_shell(&absolute(limits))
+            )?,
+        }
+        writeln!(f, "  3. Set in the product:\n       SLUICE_ENV={environment} SLUICE_CALLER={product}")?;
+        f.write_str(&the_line(vendor))
+    }
+}
+
+/// The line to put into the product.
+fn the_line(vendor: &str) -> String {
+    match vendor {
+        // The limiters of HTTP clients in Python, TypeScript and Go were not tested with the AWS SDKs.
+        "bedrock" => "  4. Put each call into a slot; in Rust, one line where the product builds its HTTP client:\n     \
+             Rust        sluice_http::Limiter::from_env().await?.vendor(\"bedrock\").http_client(http)\n     \
+             Python      with client.slot(RPM, TPM, costs={TPM: tokens}) as slot:\n     \
+             TypeScript  client.slot([RPM, TPM], { costs: { [TPM]: tokens } }, async (slot) => { ... })\n     \
+             Go          client.WithSlot(ctx, sluice.On(rpm, tpm).Cost(tpm, tokens), call)\n     \
+             docs/bedrock.md of Sluice shows it in full.\n"
+            .to_owned(),
         _ => format!(
-            "  2. In a clone of Sluice (docs/to-aws.md), copy the variables of {terraform}\n     \
-             into infra/envs/{environment}.tfvars, create the table {table},\n     \
-             and apply the limits:\n       \
-             task infra:apply ENV={environment}\n       \
-             task buckets:apply ENV={environment} FILE={}\n",
-            for_a_shell(&absolute(limits))
+            "  4. Put one line where the product builds its HTTP client:\n     \
+             Rust        http.with(sluice_http::Limiter::from_env().await?.vendor({vendor:?}))\n     \
+             Python      transport=sluice.httpx2.Transport({vendor:?})\n     \
+             TypeScript  fetch: limitedFetch({vendor:?})\n     \
+             Go          Transport: &sluice.Transport{{Client: client, Vendor: {vendor:?}}}\n     \
+             docs/http.md, python.md, node.md and go.md of Sluice show it in full.\n"
         ),
-    };
-    format!(
-        "wrote {limits} and {terraform}\n\n\
-         Next:\n  \
-         1. Compare each figure in {limits} with your account.\n\
-         {create}  \
-         3. Set in the product:\n       SLUICE_ENV={environment} SLUICE_CALLER={product}\n  \
-         4. Put one line where the product builds its HTTP client:\n     \
-         Rust        http.with(sluice_http::Limiter::from_env().await?.vendor({vendor:?}))\n     \
-         Python      transport=sluice.httpx2.Transport({vendor:?})\n     \
-         TypeScript  fetch: limitedFetch({vendor:?})\n     \
-         Go          Transport: &sluice.Transport{{Client: client, Vendor: {vendor:?}}}\n     \
-         docs/http.md, python.md, node.md and go.md of Sluice show it in full.\n"
-    )
+    }
 }
 
 /// The path from any folder: the next command may run in another.

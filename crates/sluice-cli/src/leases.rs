@@ -7,6 +7,7 @@ use serde::Serialize;
 use sluice_ops::LeaseRow;
 use sluice_sdk::core::{Dimension, Lease};
 
+use crate::buckets::unknown;
 use crate::connect::client;
 use crate::failure::Ended;
 use crate::output::{self, Align, Decimal, Unreadable};
@@ -43,6 +44,15 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let (mut leases, mut faults) = (Vec::new(), Vec::new());
     let rows = client.ops().leases().await?;
+    // A bucket that is gone may have left leases.
+    let is_named =
+        |row: &LeaseRow| row.lease.as_ref().is_ok_and(|lease| only.as_ref() == Some(lease.dimension()));
+    if let Some(name) = &only
+        && !rows.iter().any(is_named)
+        && client.ops().bucket(name).await?.is_none()
+    {
+        return Err(unknown(&client, name));
+    }
     // Read after the replies, which contain the table's time.
     let now = client.now();
     for LeaseRow { key, lease, is_inline, .. } in rows {

@@ -50,9 +50,12 @@ pub async fn run(arguments: Arguments) -> ExitCode {
             _ => LogFor::People,
         };
         let asked_for = match &command {
-            Command::CoolDown(_) => Some("sluice_sdk::vendor::cool_down"),
-            Command::Buckets(_) => Some("sluice_sdk::vendor::refill"),
-            _ => None,
+            Command::CoolDown(_) => &["sluice_sdk::vendor::cool_down", "sluice_sdk::vendor::refill"][..],
+            // `apply` prints the warnings about limits itself.
+            Command::Buckets(_) => &["sluice_sdk::vendor::refill", "sluice_ops::limits"],
+            // A single call cannot act on what a product's owner should know.
+            Command::Acquire(_) | Command::Redeem(_) | Command::Run(_) => &["sluice_sdk::bucket::near_limit"],
+            _ => &[],
         };
         connect::log(reader, asked_for);
     }

@@ -25,8 +25,11 @@ pub(crate) struct ManOptions {
 /// The command without what only the command itself calls.
 fn shown(command: &Command) -> Command {
     let commands: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).cloned().collect();
-    let about = command.get_long_about().or_else(|| command.get_about()).cloned().unwrap_or_default();
-    Command::new("sluice").version(env!("CARGO_PKG_VERSION")).about(about).subcommands(commands)
+    // A page of the manual has the short one in NAME, which is a line.
+    let about = command.get_about().cloned().unwrap_or_default();
+    let long_about = command.get_long_about().cloned().unwrap_or_else(|| about.clone());
+    let shown = Command::new("sluice").version(env!("CARGO_PKG_VERSION"));
+    shown.about(about).long_about(long_about).subcommands(commands)
 }
 
 pub(crate) fn completions(options: &CompletionOptions, command: &Command) -> Ended {

@@ -7,9 +7,8 @@ use clap::Args;
 use serde_json::json;
 use sluice_sdk::{Redeemed, Ticket};
 
-use crate::acquire::{hold_and_release, refuse};
+use crate::acquire::{hold_and_release, hold_time, refuse};
 use crate::connect::client;
-use crate::duration::duration;
 use crate::failure::Ended;
 use crate::output::{self, YELLOW};
 
@@ -18,7 +17,7 @@ pub(crate) struct Options {
     /// A ticket, as `sluice acquire --ticket-within` prints it
     ticket: Ticket,
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
-    #[arg(long, value_parser = duration, default_value = "0s")]
+    #[arg(long, value_parser = hold_time, default_value = "0s")]
     hold: Duration,
     /// Print JSON
     #[arg(long)]

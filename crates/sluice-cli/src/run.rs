@@ -8,7 +8,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::LimitError;
+use sluice_sdk::{LimitError, RetryIn, RetryReason};
 use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -64,7 +64,12 @@ pub(crate) async fn run(options: Options) -> Ended {
     match status {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),
         Err(NoStatus::Limit(LimitError::Refused(retry))) => {
-            anstream::eprintln!("{}refused{} {}", YELLOW.render(), YELLOW.render_reset(), refusal(&retry));
+            anstream::eprintln!(
+                "{}refused{} {}",
+                YELLOW.render(),
+                YELLOW.render_reset(),
+                refused(&retry, options.wait)
+            );
             client.finish_healing().await;
             Ok(ExitCode::from(TRY_AGAIN))
         }
@@ -73,6 +78,18 @@ pub(crate) async fn run(options: Options) -> Ended {
             Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }))
         }
         Err(NoStatus::Limit(error)) => Err(error.into()),
+    }
+}
+
+/// What a person reads of a refusal after this wait. Nobody who waited in vain for a slot needs a guess of
+/// when one comes free.
+fn refused(retry: &RetryIn, waited: Duration) -> String {
+    match retry.reason() {
+        RetryReason::NoFreeSlot if !waited.is_zero() => {
+            let waited = humantime::format_duration(waited);
+            format!("{}: no slot came free within {waited}", retry.dimension())
+        }
+        _ => refusal(retry),
     }
 }
 

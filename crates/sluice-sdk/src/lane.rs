@@ -24,6 +24,7 @@ mod last_start;
 mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
+pub(crate) mod once_an_outage;
 mod one_bucket;
 mod own_line;
 pub(crate) mod parallel;

@@ -131,7 +131,8 @@ async fn a_corrupt_row_names_the_dimension_and_the_attribute() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_table_is_named() {
     let dynamo = EmbeddedDynamo::new().unwrap();
-    let AcquireError::Store(StoreError::NoTable { table }) = error(&dynamo.client(TABLE), RPM).await else {
+    let AcquireError::Store(StoreError::NoTable { table, .. }) = error(&dynamo.client(TABLE), RPM).await
+    else {
         panic!()
     };
     assert_eq!(table, TABLE);

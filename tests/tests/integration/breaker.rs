@@ -12,7 +12,7 @@ use sluice_testkit::{Fault, Operation};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::events::{events, listen};
+use crate::events::{events, lines_of, listen};
 use crate::kind::Kind;
 use crate::world::{World, begin, take};
 
@@ -314,7 +314,30 @@ async fn an_outage_and_its_end_are_each_logged_once() {
     assert!(out["cause"].as_str().unwrap().contains("no answer to any request within 2.7 s"), "{out}");
     let back = &events["dynamodb.back"];
     assert!((2_950..4_000).contains(&back["out_ms"].as_u64().unwrap()), "{back}");
-    assert_eq!(events["acquire.unavailable"]["level"], "DEBUG", "the first is a warning, the next are not");
+    let unavailable = &events["acquire.unavailable"];
+    assert_eq!(unavailable["level"], "DEBUG", "the first is a warning, the next are not");
+    assert!(unavailable["message"].as_str().is_some_and(|text| text.contains("SLUICE_ON_UNAVAILABLE")));
+}
+
+/// Ten grants whose leases are due several times while DynamoDB is out.
+#[tokio::test(start_paused = true)]
+async fn renewals_that_fail_in_an_outage_are_a_warning_once() {
+    listen();
+    let world = world().await;
+    let client = world.client_with(|settings| settings.renew_leases(true));
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(take(&client, SLOTS).await);
+    }
+    hang(&world);
+    // One call makes the outage known before the first renewal is due.
+    assert!(is_out(&client.acquire(RPM).await));
+    sleep(OUTAGE).await;
+    let failed = lines_of("lease.renewal_failed");
+    assert!(failed.len() > 10, "{}", failed.len());
+    let warned: Vec<_> = failed.iter().filter(|line| line["level"] == "WARN").collect();
+    assert_eq!(warned.len(), 1, "{failed:#?}");
+    assert!(warned[0]["message"].as_str().unwrap().contains("was not renewed"), "{warned:?}");
 }
 
 /// A program that drives its runtime only during its calls, and one whose runtime ended.

@@ -137,9 +137,15 @@ impl LimitLine {
         match *limit_type {
             "concurrent" => format!("{capacity} at once, {cost_per_call} a call"),
             _ if !has_default_cost => {
-                format!("{capacity} {limit_type}, {} a second, a call names its cost", short(refill_rate))
+                format!(
+                    "a burst of {capacity} {limit_type}, {} a second, a call names its cost",
+                    short(refill_rate)
+                )
             }
-            _ => format!("{capacity} {limit_type}, {} a second, {cost_per_call} a call", short(refill_rate)),
+            _ => format!(
+                "a burst of {capacity} {limit_type}, {} a second, {cost_per_call} a call",
+                short(refill_rate)
+            ),
         }
     }
 }

@@ -21,7 +21,7 @@ mod unpublished;
 pub(super) struct Options {
     /// The vendor, as buckets name it in their first part: openai
     vendor: String,
-    /// The account's tier or plan, as the vendor calls it
+    /// The account's tier or plan, as the vendor calls it; `another` leaves the figures to you
     #[arg(long)]
     tier: Option<String>,
     /// A model; repeat it for several. All models whose limits are known by default
@@ -98,10 +98,19 @@ fn vendors(files: &str) -> Result<Vendors, Failure> {
     })
 }
 
+/// The tier of an account whose figures Sluice does not know.
+pub(crate) const ANOTHER_TIER: &str = "another";
+
+/// Whether a file of limits has a bucket that is not commented out.
+pub(crate) fn has_buckets(limits: &str) -> bool {
+    limits.lines().any(|line| line == "[[bucket]]")
+}
+
 /// The file for a tier and models of a vendor. It has been read as `apply` reads it, unless all of it is
 /// commented out.
 fn file_of(profile: &Profile, options: &Options) -> Result<String, Failure> {
-    if profile.limits.is_empty() {
+    let is_another = options.tier.as_deref().is_some_and(choice::is_another);
+    if profile.limits.is_empty() || is_another && !choice::tiers(profile).is_empty() {
         return unpublished::file(profile, options);
     }
     let chosen = choice::limits(profile, options.tier.as_deref(), &options.models)?;

@@ -94,7 +94,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
         .reaches(bucket.limit().cost_per_call().amount())
         .filter(|at| *at > now && !bucket.has_shares());
     if let Some(there) = next {
-        println!("  next      in {}", exact_wait(there.since(now).as_secs_f64()));
+        println!("  next start in {}", exact_wait(there.since(now).as_secs_f64()));
     }
     if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
         println!("  cool-down ends {}", output::relative(until, now));

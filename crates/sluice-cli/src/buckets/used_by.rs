@@ -46,7 +46,12 @@ impl UsedBy {
         if self.used_by.is_empty() {
             return;
         }
-        println!("  used by   (since {}, {})", output::relative(self.since, now), self.unit);
+        let since = output::relative(self.since, now);
+        // A process notes its use once a minute.
+        println!(
+            "  used by   (since {since}, {}; without processes that ran for less than a minute)",
+            self.unit
+        );
         for Caller { caller, used, percent } in &self.used_by {
             println!("            {percent:>3} %  {:>12}  {caller}", short(used));
         }

@@ -17,7 +17,7 @@ use super::page::{self, nonce, page};
 use super::watcher::Watcher;
 use super::what_if::{Question, WhatIf};
 use crate::loopback;
-use crate::view::{BucketView, Total, View};
+use crate::view::{BucketView, Series, Total, View};
 
 /// The routes. None of them changes anything.
 pub(super) fn service(watcher: Arc<Watcher>, access: Access) -> Router {
@@ -97,7 +97,8 @@ struct PictureAnswer<'a> {
     /// The last column of `series`; the page asks for the columns from this one on.
     newest: i64,
     series: BTreeMap<&'a str, Columns>,
-    /// What was taken from each bucket in the minute before the picture, if that is known.
+    /// What was taken from each bucket in the minute before the picture, or since a time in which nobody
+    /// looked; if that is known.
     last_minute: BTreeMap<&'a str, Total>,
 }
 
@@ -110,7 +111,7 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
         Some((bucket.name.as_str(), Columns::new(points, since)))
     });
     let at = view.picture.as_ref().map_or(0.0, |picture| picture.at);
-    let total = |bucket: &BucketView| view.series(&bucket.name)?.total(at, MINUTE_SECS);
+    let total = |bucket: &BucketView| last_minute(view.series(&bucket.name)?, at);
     let last_minute = buckets().filter_map(|bucket| Some((bucket.name.as_str(), total(bucket)?))).collect();
     let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
     let (now, instance, step_secs) = (watcher.now(), watcher.instance(), STEP_SECS);
@@ -128,6 +129,16 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
 
 /// The time span of the figures on a card: a minute.
 const MINUTE_SECS: f64 = 60.0;
+
+/// What was taken in the minute before `at`. If one of its readings covers much more, as after a time in
+/// which nobody looked, what was taken since the beginning of that reading.
+fn last_minute(series: &Series, at: f64) -> Option<Total> {
+    let minute = series.total(at, MINUTE_SECS)?;
+    match at - minute.since {
+        secs if secs > MINUTE_SECS * 2.0 => series.total(at, secs),
+        _ => Some(minute),
+    }
+}
 
 async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Question>) -> Response {
     if !question.makes_sense() {

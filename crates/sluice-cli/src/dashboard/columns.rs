@@ -105,7 +105,7 @@ mod tests {
     use crate::view::PointUse;
 
     fn point(at: f64, level: f64, per_sec: f32, secs: f32) -> Point {
-        Point { at, level, used: Some(PointUse { per_sec, most_per_sec: per_sec, secs }) }
+        Point { at, level, seen_secs: secs, used: Some(PointUse { per_sec, most_per_sec: per_sec, secs }) }
     }
 
     /// Points that each cover a second.
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_was_not_known_is_no_zero() {
-        let points = [Point { at: 5.0, level: 1.0, used: None }];
+        let points = [Point { at: 5.0, level: 1.0, seen_secs: 0.0, used: None }];
         assert_eq!(Columns::new(points.iter(), 0).used, [None]);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::duration::exact_wait;
+use crate::duration::{exact, exact_wait};
 use crate::view::{BucketView, Series, View};
 
 #[derive(Debug, Deserialize)]
@@ -112,6 +112,8 @@ struct Use {
     most: Option<f64>,
     /// The number of seconds that the use covers.
     secs: f64,
+    /// When nobody looked, which is not covered: from how long ago to how long ago.
+    unseen: Option<(f64, f64)>,
 }
 
 impl Use {
@@ -119,11 +121,13 @@ impl Use {
         if bucket.is_concurrent() {
             let seen = series.and_then(|series| series.level(at, WINDOW_SECS));
             let mean = seen.map(|(free, _)| (bucket.capacity - free).max(0.0));
-            return Self { mean, most: mean, secs: seen.map_or(0.0, |(_, secs)| secs) };
+            let unseen = series.and_then(|series| series.unseen(at, WINDOW_SECS));
+            let unseen = unseen.map(|(from, to)| (at - from, at - to));
+            return Self { mean, most: mean, secs: seen.map_or(0.0, |(_, secs)| secs), unseen };
         }
         let total = series.and_then(|series| series.total(at, WINDOW_SECS));
         let (mean, most) = (total.map(|total| total.per_sec), total.map(|total| total.most_per_sec));
-        Self { mean, most, secs: total.map_or(0.0, |total| total.secs) }
+        Self { mean, most, secs: total.map_or(0.0, |total| total.secs), unseen: None }
     }
 
     /// Whether the use may be higher than known, by more than a displayed figure shows.
@@ -228,7 +232,9 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
         Outcome::Unknown => format!("not known: {} to {} used", percent(least, limit), percent(most, limit)),
         Outcome::Over => {
             let (by, longer) = (number(least - limit), exact_wait((least / limit - 1.0) * 60.0));
-            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer} of waiting")
+            format!(
+                "over by {at_least}{by} {unit}: after each minute of it, calls wait about {longer} longer"
+            )
         }
     }
 }
@@ -288,6 +294,10 @@ fn notes(bucket: &BucketView, seen: &Use, limit: f64, outcome: Outcome, in_part:
             "The bucket is at its limit already: callers may want more than they get, and that is not counted."
                 .to_owned(),
         );
+    }
+    if let Some((from, to)) = seen.unseen {
+        let to = if to < 1.0 { "now".to_owned() } else { format!("{} ago", exact(to)) };
+        notes.push(format!("Nobody looked from {} ago to {to}: that time is not counted.", exact(from)));
     }
     if seen.secs < WINDOW_SECS / 2.0 {
         notes.push(format!("Measured over {}s only.", number(seen.secs.round())));

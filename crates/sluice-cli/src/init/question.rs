@@ -45,7 +45,9 @@ fn ask_on(
 }
 
 fn chosen<'a>(answer: &str, choices: &'a [String]) -> Option<&'a String> {
-    let by_name = choices.iter().find(|choice| choice.eq_ignore_ascii_case(answer));
+    // What follows a colon explains the choice.
+    let name = |choice: &str| choice.split(": ").next().unwrap_or_default().to_owned();
+    let by_name = choices.iter().find(|choice| name(choice).eq_ignore_ascii_case(answer));
     let by_number = || choices.get(answer.parse::<usize>().ok()?.checked_sub(1)?);
     by_name.or_else(by_number)
 }
@@ -56,8 +58,13 @@ mod tests {
 
     #[test]
     fn a_question_is_asked_until_it_has_an_answer() {
-        let choices = ["Free", "Tier 1", "2"].map(str::to_owned);
-        for (input, answer) in [("tier 1\n", "Tier 1"), ("5\n\n1\n", "Free"), ("2\n", "2")] {
+        let choices = ["Free", "Tier 1", "another: yours"].map(str::to_owned);
+        for (input, answer) in [
+            ("tier 1\n", "Tier 1"),
+            ("5\n\n1\n", "Free"),
+            ("another\n", "another: yours"),
+            ("3\n", "another: yours"),
+        ] {
             let mut output = Vec::new();
             assert_eq!(ask_on(&mut input.as_bytes(), &mut output, "Which?", &choices).unwrap(), answer);
             let said = String::from_utf8(output).unwrap();

@@ -3,6 +3,7 @@
 mod control;
 
 use std::fs::{File, TryLockError};
+use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,6 +47,22 @@ fn part(text: &str) -> Result<f64, String> {
     part.ok_or_else(|| "it must be between 0 and 1".to_owned())
 }
 
+/// Refuses a file that another program wrote, before anything is written beside it.
+fn check_is_data(file: &Path) -> Result<(), Failure> {
+    /// Of SQLite, in which the engine keeps its data (<https://www.sqlite.org/fileformat.html>).
+    const BEGINS: &[u8] = b"SQLite format 3\0";
+    let mut beginning = Vec::new();
+    let Ok(opened) = File::open(file) else { return Ok(()) };
+    opened.take(BEGINS.len() as u64).read_to_end(&mut beginning)?;
+    if beginning.is_empty() || beginning == BEGINS {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(Failure::new(format!(
+        "{file} is not a file of `sluice sandbox`: name one that it created, or a new file"
+    )))
+}
+
 /// Locks `file` for this process: two engines on one file would not see each other's writes. The lock is a
 /// file of its own beside it, since some systems take SQLite's locks for ours. The system ends it with the
 /// process.
@@ -78,6 +95,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         None if options.vendors => BucketsFile::parse("the vendors' buckets", OF_VENDORS)?,
         None => BucketsFile::parse("built-in sample", SAMPLE)?,
     };
+    options.data.as_deref().map_or(Ok(()), check_is_data)?;
     // Held until this function returns.
     let _only = options.data.as_deref().map(only_one).transpose()?;
     let dynamo = match &options.data {

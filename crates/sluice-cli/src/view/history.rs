@@ -22,6 +22,9 @@ pub(crate) struct Point {
     pub(crate) at: f64,
     /// Tokens, or free slots.
     pub(crate) level: f64,
+    /// For how many seconds up to this instant the level counts: since the previous reading. Zero after a
+    /// time in which nobody looked, and of the first reading.
+    pub(crate) seen_secs: f32,
     /// What was taken since the previous survey; `None` if that is not known.
     pub(crate) used: Option<PointUse>,
 }
@@ -49,11 +52,13 @@ pub(crate) struct Total {
     pub(crate) is_least: bool,
     /// How much of the span the readings cover.
     pub(crate) secs: f64,
+    /// Since when, in seconds since the epoch: the first of the readings may cover more than the span.
+    pub(crate) since: f64,
 }
 
-/// The longest time before a reading for which its level counts, back to the reading before: the level while
-/// nobody looked is not known. A large table is read this rarely.
-const LEVEL_SECS: f64 = 60.0;
+/// After more intervals between readings than this, nobody looked: the level meanwhile is not known. A
+/// reading may be late.
+const INTERVALS: f64 = 3.0;
 
 impl Point {
     /// The use, and the time from when to when it occurred.
@@ -63,17 +68,19 @@ impl Point {
 }
 
 impl Total {
-    /// The total of parts, each a use and its seconds.
-    fn of(parts: impl Iterator<Item = (PointUse, f64)>) -> Option<Self> {
-        let (mut sum, mut most, mut total) = (0.0, 0.0, Self::default());
-        for (used, secs) in parts.filter(|(_, secs)| *secs > 0.0) {
+    /// The total of parts, each a use, since when it was counted, and its seconds in the span.
+    fn of(parts: impl Iterator<Item = (PointUse, f64, f64)>) -> Option<Self> {
+        let (mut sum, mut most) = (0.0, 0.0);
+        let mut total = Self { since: f64::INFINITY, ..Self::default() };
+        for (used, since, secs) in parts.filter(|(_, _, secs)| *secs > 0.0) {
+            total.since = total.since.min(since);
             sum += f64::from(used.per_sec) * secs;
             most += f64::from(used.most_per_sec) * secs;
             total.is_least |= used.most_per_sec > used.per_sec;
             total.secs += secs;
         }
-        let Self { is_least, secs, .. } = total;
-        (secs > 0.0).then(|| Self { per_sec: sum / secs, most_per_sec: most / secs, is_least, secs })
+        let secs = total.secs;
+        (secs > 0.0).then(|| Self { per_sec: sum / secs, most_per_sec: most / secs, ..total })
     }
 }
 
@@ -117,26 +124,39 @@ impl Series {
         let begin = now - secs;
         let within = self.points.iter().rev().take_while(|point| point.at > begin);
         Total::of(
-            within.filter_map(Point::used_over).map(|(used, from, to)| (used, to.min(now) - from.max(begin))),
+            within
+                .filter_map(Point::used_over)
+                .map(|(used, from, to)| (used, from, to.min(now) - from.max(begin))),
         )
     }
 
     /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover.
-    /// The first reading covers none: the level before it is not known.
+    /// The first reading covers none: the level before it is not known. Nor does one after a time in which
+    /// nobody looked.
     pub(crate) fn level(&self, now: f64, secs: f64) -> Option<(f64, f64)> {
         let begin = now - secs;
         let (mut sum, mut weight) = (0.0, 0.0);
-        let pairs = self.points.iter().zip(self.points.iter().skip(1)).rev();
-        for (before, point) in pairs.take_while(|(_, point)| point.at > begin) {
-            let before = before.at;
-            let share = point.at.min(now) - before.max(point.at - LEVEL_SECS).max(begin);
+        for point in self.points.iter().rev().take_while(|point| point.at > begin) {
+            let share = point.at.min(now) - (point.at - f64::from(point.seen_secs)).max(begin);
             sum += point.level * share.max(0.0);
             weight += share.max(0.0);
         }
         (weight > 0.0).then(|| (sum / weight, weight))
     }
 
-    fn push(&mut self, point: Point, most: usize) {
+    /// The last time within the last `secs` seconds in which nobody looked: from when to when.
+    pub(crate) fn unseen(&self, now: f64, secs: f64) -> Option<(f64, f64)> {
+        let begin = now - secs;
+        let pairs = self.points.iter().zip(self.points.iter().skip(1)).rev();
+        let mut within = pairs.take_while(|(_, point)| point.at > begin);
+        within.find(|(_, point)| point.seen_secs <= 0.0).map(|(before, point)| (before.at, point.at))
+    }
+
+    /// Adds a reading, after which the next is due in `every_secs`.
+    #[allow(clippy::cast_possible_truncation)]
+    fn push(&mut self, mut point: Point, every_secs: f64, most: usize) {
+        let passed = self.points.back().map(|before| point.at - before.at);
+        point.seen_secs = passed.filter(|secs| *secs <= every_secs * INTERVALS).unwrap_or(0.0) as f32;
         self.points.push_back(point);
         while self.points.len() > most
             || self.points.front().is_some_and(|first| first.at < point.at - SPAN_SECS)
@@ -157,7 +177,7 @@ impl History {
 
     /// Adds a picture, and forgets the buckets that are not in it.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn take_in(&mut self, at: f64, buckets: &[BucketView]) {
+    pub(super) fn take_in(&mut self, at: f64, every_secs: f64, buckets: &[BucketView]) {
         let most = (MOST_POINTS_OF_ALL / buckets.len().max(1)).clamp(FEWEST_POINTS, MOST_POINTS);
         let mut before = std::mem::take(&mut self.0);
         for bucket in buckets {
@@ -167,7 +187,7 @@ impl History {
                 most_per_sec: most as f32,
                 secs: bucket.since_before_secs as f32,
             });
-            series.push(Point { at, level: bucket.level, used }, most);
+            series.push(Point { at, level: bucket.level, seen_secs: 0.0, used }, every_secs, most);
             self.0.insert(bucket.name.clone(), series);
         }
     }

@@ -124,7 +124,7 @@ impl View {
         match reading.survey {
             Ok(survey) => {
                 let picture = Picture::new(&survey, reading.every, &self.before);
-                self.history.take_in(picture.at, &picture.buckets);
+                self.history.take_in(picture.at, reading.every.as_secs_f64(), &picture.buckets);
                 self.picture = Some(picture);
                 self.trouble = None;
                 self.before = before(survey, &mut self.before);

@@ -31,7 +31,7 @@ pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
         let since = span(now - trouble.since);
         let head = format!(" not read for {since} ({}): ", count(tries, "try"));
         let error = outage(&trouble.error, usize::from(width).saturating_sub(head.chars().count()));
-        return Line::styled(head + error, Style::new().fg(BAD));
+        return Line::styled(head + &error, Style::new().fg(BAD));
     }
     let Some(picture) = &view.picture else { return Line::default() };
     match faults(picture) {
@@ -40,22 +40,30 @@ pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
     }
 }
 
-/// An error of an outage, without its beginning if it is too long: whole parts are cut. The end says what is
-/// wrong, as in "connection refused".
-fn outage(error: &str, room: usize) -> &str {
-    let mut rest = error;
-    if !error.starts_with("DynamoDB is unavailable") {
-        return error;
+/// An error of an outage. If it is too long, the advice at its end is cut first, then whole parts at its
+/// beginning: the end says what is wrong, as in "connection refused". The part with the address stays.
+fn outage(error: &str, room: usize) -> String {
+    let is_too_long = |text: &str| text.chars().count() > room;
+    if !error.starts_with("DynamoDB is unavailable") || !is_too_long(error) {
+        return error.to_owned();
     }
-    let reason = |text: &str| text.split("; ").next().unwrap_or(text).chars().count();
-    while reason(rest) > room
-        && let Some((part, after)) = rest.split_once(": ")
-        // What follows the reason is advice.
-        && !part.contains("; ")
+    let mut reason = error.split("; ").next().unwrap_or(error);
+    // While DynamoDB is out, the last failure is in brackets.
+    if is_too_long(reason)
+        && let Some((_, failure)) = reason.split_once(" does (")
     {
-        rest = after;
+        reason = failure.strip_suffix(')').unwrap_or(failure);
     }
-    rest
+    let mut address = String::new();
+    while is_too_long(&format!("{address}{reason}"))
+        && let Some((part, after)) = reason.split_once(": ")
+    {
+        if part.contains("://") {
+            address = format!("{part}: ");
+        }
+        reason = after;
+    }
+    address + reason
 }
 
 fn faults(picture: &Picture) -> Vec<String> {

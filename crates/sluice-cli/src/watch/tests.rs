@@ -266,6 +266,20 @@ fn an_outage_says_what_is_the_matter_in_80_columns() {
 }
 
 #[test]
+fn an_outage_names_the_address_in_80_columns() {
+    let refused = "no connection to http://127.0.0.1:1: tcp connect error: Connection refused (os error 111)";
+    let out = "DynamoDB has answered nothing for 4.0 s, and nothing is sent until it does";
+    for message in [refused.to_owned(), format!("{out} ({refused})")] {
+        let mut view = view();
+        let error = StoreError::Unavailable { operation: "Scan", message, maybe_applied: false };
+        let at = Timestamp::from_secs(NOW_SECS - 12);
+        view.take_in(SurveyReading { at, survey: Err(error), every: Duration::from_secs(5) });
+        let narrow = frame(&screen(), &view, 80, 24);
+        assert!(narrow.contains("(1 try): no connection to http://127.0.0.1:1: Connection refu"), "{narrow}");
+    }
+}
+
+#[test]
 fn buckets_that_cannot_be_read_are_named_before_leases() {
     let text = |buckets: &[&str]| {
         let buckets: Vec<Row> = buckets.iter().map(|name| Row::rate(name, 0, 0)).collect();

@@ -13,7 +13,7 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
     let dry = sandbox.json(&["buckets", "apply", "--dry-run", "--json", raised.to_str().unwrap()]);
     assert_eq!(dry[0]["change"], "changed");
     let changed = sandbox.stdout(&["buckets", "apply", raised.to_str().unwrap()]);
-    assert!(changed.contains("~ openai#rpm") && changed.contains("-> 50 requests"), "{changed}");
+    assert!(changed.contains("~ openai#rpm") && changed.contains("-> a burst of 50 requests"), "{changed}");
     let bucket = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
     assert_eq!(bucket["capacity"], 50);
     assert!((1.0..1.5).contains(&bucket["level"].as_f64().unwrap()), "{bucket}");
@@ -164,7 +164,7 @@ fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
             said.contains("a#rpm: capacity 1 has room for one call and is full again after 20 ms"),
             "{said}"
         );
-        assert!(!said.contains("b#rpm"), "{said}");
+        assert!(!said.contains("b#rpm") && said.matches("room for one call").count() == 1, "once: {said}");
     }
     let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);
     assert!(again[0]["warning"].is_string() && again[1].get("warning").is_none(), "{again}");
@@ -200,7 +200,7 @@ fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() 
         &format!("{bucket}counts = \"sliding\"\narrival_jitter = \"170ms\"\ncapacity = 2\n"),
     );
     let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
-    assert!(applied.contains("2 requests, 57.666 a second, 1 a call"), "{applied}");
+    assert!(applied.contains("a burst of 2 requests, 57.666 a second, 1 a call"), "{applied}");
     let shown = sandbox.json(&["buckets", "show", "acme#rpm", "--json"]);
     assert_eq!((&shown["capacity"], &shown["refill_rate"]), (&2.into(), &57.666_345_226_615.into()));
     let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
@@ -214,7 +214,7 @@ fn a_bucket_of_tokens_without_a_cost_says_that_a_call_names_it() {
         "[[bucket]]\ndimension = \"acme#tpm\"\ntype = \"tokens\"\ncapacity = 600\nwindow = \"60s\"\n";
     let limits = file("without_cost.toml", bucket);
     let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
-    assert!(applied.contains("600 tokens, 10 a second, a call names its cost"), "{applied}");
+    assert!(applied.contains("a burst of 600 tokens, 10 a second, a call names its cost"), "{applied}");
     let listed = sandbox.stdout(&["buckets", "list"]);
     let line = listed.lines().find(|line| line.contains("acme#tpm")).unwrap();
     assert!(line.trim_end().ends_with('-'), "{listed}");

@@ -37,6 +37,100 @@ fn an_acquire_says_granted_or_when_to_come_back() {
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains(says), "{name}: {}", text(&output.stderr));
     }
+    let too_long = sandbox.run(&["acquire", "elevenlabs#concurrent", "--hold", "2d"]);
+    assert_eq!(too_long.status.code(), Some(2));
+    assert!(text(&too_long.stderr).contains("at most 24h"), "{}", text(&too_long.stderr));
+}
+
+#[test]
+fn json_says_what_became_of_a_grant_as_the_text_does() {
+    let sandbox = Sandbox::start(&[]);
+    for (names, released) in [
+        (&["openai#rpm"][..], "spent"),
+        (&["elevenlabs#concurrent"], "given_back"),
+        (&["openai#rpm", "elevenlabs#concurrent"], "given_back"),
+    ] {
+        let arguments = [&["acquire", "--json"], names].concat();
+        assert_eq!(sandbox.json(&arguments)["released"], released, "{names:?}");
+    }
+}
+
+#[test]
+fn leases_of_a_bucket_that_is_not_there_are_an_error() {
+    let sandbox = Sandbox::start(&[]);
+    assert_eq!(sandbox.stdout(&["leases", "--dimension", "elevenlabs#concurrent"]), "no leases\n");
+    let misspelt = sandbox.run(&["leases", "--dimension", "nosuch#rpm"]);
+    assert_eq!(misspelt.status.code(), Some(1));
+    assert!(text(&misspelt.stderr).contains("has no bucket nosuch#rpm"), "{}", text(&misspelt.stderr));
+}
+
+/// At a port at which nobody listens.
+#[test]
+fn a_refused_connection_is_told_with_its_address() {
+    let refused = |arguments: &[&str]| {
+        let mut command = sluice();
+        command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", "http://127.0.0.1:9");
+        command.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
+        let output = command.args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        text(&output.stderr)
+    };
+    for arguments in [
+        &["acquire", "openai#rpm"][..],
+        &["run", "openai#rpm", "--wait", "4s", "--", "true"],
+        &["watch", "--once"],
+    ] {
+        let said = refused(arguments);
+        assert!(said.contains("no connection to http://127.0.0.1:9: tcp connect error: Conn"), "{said}");
+        for jargon in ["dispatch failure", "client error", "proxy"] {
+            assert!(!said.contains(jargon), "{jargon}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_waited_in_vain_for_a_slot_says_how_long_and_guesses_nothing() {
+    let sandbox = Sandbox::start(&[]);
+    let slot = "elevenlabs#concurrent";
+    let held: Vec<_> = (0..sandbox.json(&["buckets", "show", slot, "--json"])["capacity"].as_i64().unwrap())
+        .map(|_| sandbox.command(&["acquire", slot, "--hold", "1m"]).stdout(Stdio::null()).spawn().unwrap())
+        .collect();
+    wait_until("every slot to be held", || sandbox.json(&["buckets", "show", slot, "--json"])["level"] == 0);
+    let waited = sandbox.run(&["run", slot, "--wait", "1500ms", "--", "true"]);
+    let at_once = sandbox.run(&["run", slot, "--wait", "0s", "--", "true"]);
+    for mut holder in held {
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+    }
+    assert_eq!((waited.status.code(), at_once.status.code()), (Some(75), Some(75)));
+    let (waited, at_once) = (text(&waited.stderr), text(&at_once.stderr));
+    assert!(waited.contains("elevenlabs#concurrent: no slot came free within 1s 500ms"), "{waited}");
+    assert!(at_once.contains("no free slot; try again in about"), "{at_once}");
+}
+
+/// The process reads the bucket first, over its first connection.
+#[test]
+fn a_run_that_may_not_wait_gets_a_slot_that_is_free() {
+    let sandbox = Sandbox::start(&[]);
+    for wait in ["0s", "5ms"] {
+        for name in ["elevenlabs#concurrent", "openai#rpm"] {
+            let ran = sandbox.run(&["run", name, "--wait", wait, "--", "echo ran"]);
+            assert_eq!(text(&ran.stdout), "ran\n", "{wait}, {name}: {}", text(&ran.stderr));
+        }
+    }
+}
+
+#[test]
+fn a_single_command_does_not_warn_that_most_of_a_limit_is_used() {
+    let limits = file("near.toml", &LIMITS.replace("capacity = 2", "capacity = 50"));
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let granted = sandbox.run(&["acquire", "openai#rpm=50"]);
+    assert_eq!((granted.status.code(), text(&granted.stderr)), (Some(0), String::new()));
+    // The same is told if it is asked for.
+    let another = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let told =
+        another.command(&["acquire", "openai#rpm=50"]).env("SLUICE_LOG_LEVEL", "warn").output().unwrap();
+    assert!(text(&told.stderr).contains("limit.near"), "{}", text(&told.stderr));
 }
 
 #[test]
@@ -110,7 +204,7 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     let refused = sandbox.run(&["run", "--wait", "300ms", slot, "--", "true"]);
     assert_eq!(refused.status.code(), Some(75));
     let said = text(&refused.stderr);
-    assert!(said.contains("no free slot; try again in about ") && !said.contains("waiting for"), "{said}");
+    assert!(said.contains("no slot came free within 300ms") && !said.contains("waiting for"), "{said}");
     Command::new("kill").arg(holder.id().to_string()).status().unwrap();
     assert_eq!(holder.wait().unwrap().code(), Some(143), "SIGTERM is passed on to the command");
     assert_eq!(

@@ -66,7 +66,10 @@ fn times_are_the_tables_on_a_machine_whose_clock_is_a_day_off() {
         let level: f64 = rpm["level"].as_f64().unwrap();
         assert!((0.0..0.1).contains(&level), "{secs}: {rpm}");
         let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
-        assert!(shown.contains("next      in 29m ") || shown.contains("next      in 30m"), "{secs}: {shown}");
+        assert!(
+            shown.contains("next start in 29m ") || shown.contains("next start in 30m"),
+            "{secs}: {shown}"
+        );
 
         let refused = text(&sandbox.run(&["acquire", "openai#rpm"]).stdout);
         let is_half_an_hour = refused.contains("try again in 29m ") || refused.contains("try again in 30m");

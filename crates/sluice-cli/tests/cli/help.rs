@@ -100,6 +100,10 @@ fn shells_and_man_know_every_command() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
     said(&["man", "--dir", folder.to_str().unwrap()]);
     let pages: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let page = std::fs::read_to_string(folder.join("sluice.1")).unwrap();
+    let name = page.split(".SH ").find_map(|section| section.strip_prefix("NAME\n")).unwrap();
+    assert_eq!(name.lines().count(), 1, "{name}");
+    assert!(page.contains("Exit codes:"), "{page}");
     for page in ["sluice.1", "sluice-buckets.1", "sluice-buckets-apply.1", "sluice-run.1"] {
         assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
     }
@@ -120,8 +124,6 @@ fn init_writes_what_a_product_needs_to_begin_with() {
     {
         assert!(init.contains(part), "{part}: {init}");
     }
-    let terraform = std::fs::read_to_string(folder.join("sluice.sandbox.tfvars")).unwrap();
-    assert!(terraform.contains("\"my-product\" = { vendors = [\"groq\"] }"), "{terraform}");
     let sandbox = Sandbox::start(&["--buckets", folder.join("limits.sandbox.toml").to_str().unwrap()]);
     assert!(sandbox.stdout(&["buckets", "list"]).contains("groq#openai/gpt-oss-120b#rpm"));
     let again = sluice().args(arguments).output().unwrap();
@@ -141,7 +143,29 @@ fn init_writes_what_a_product_needs_to_begin_with() {
         let said = text(&output.stderr);
         assert!(said.contains("there is no terminal to ask on") && said.contains(says), "{said}");
     }
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing else was written");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing else was written");
+}
+
+/// A file without figures, and a vendor whose calls go into slots.
+#[test]
+fn init_says_what_fits_the_vendor_and_its_file() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fits");
+    let _ = std::fs::remove_dir_all(&folder);
+    let init = |of: &[&str]| {
+        let dir = folder.join(of[1]);
+        let arguments = [&["init", "--env", "pre", "--dir", dir.to_str().unwrap()], of].concat();
+        let output = sluice().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for of in [&["--vendor", "gemini"][..], &["--vendor", "elevenlabs", "--tier", "another"]] {
+        let said = init(of);
+        assert!(said.contains("1. Put your account's figures into"), "{said}");
+        assert!(!said.contains("Compare each figure"), "{said}");
+    }
+    let bedrock = init(&["--vendor", "bedrock"]);
+    assert!(bedrock.contains("with client.slot(") && bedrock.contains("docs/bedrock.md"), "{bedrock}");
+    assert!(!bedrock.contains("sluice.httpx2.Transport"), "{bedrock}");
 }
 
 /// Two answers that are none, then the vendor, the tier by its number, and the environment.

@@ -51,6 +51,22 @@ fn a_data_file_belongs_to_one_sandbox() {
 }
 
 #[test]
+fn a_data_file_of_another_program_is_left_alone() {
+    let data = file("run.ndjson", "{\"event\":\"granted\"}\n");
+    let lock = data.with_extension("ndjson.lock");
+    let _ = std::fs::remove_file(&lock);
+    let output =
+        sluice().args(["sandbox", "--port", "0", "--data", data.to_str().unwrap()]).output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("run.ndjson is not a file of `sluice sandbox`: name one that it created"),
+        "{error}"
+    );
+    assert!(!error.contains("database") && !lock.exists(), "{error}");
+}
+
+#[test]
 fn a_busy_port_is_told_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -49,7 +49,11 @@ fn a_table_that_cannot_be_read_and_a_missing_terminal_are_told() {
     let sandbox = Sandbox::start(&[]);
     let missing = sandbox.command(&["watch", "--once"]).env("SLUICE_TABLE_NAME", "missing").output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
-    assert!(text(&missing.stderr).contains("there is no table \"missing\""), "{}", text(&missing.stderr));
+    assert!(
+        text(&missing.stderr).contains("there is no table \"missing\" at http://127.0.0.1:"),
+        "{}",
+        text(&missing.stderr)
+    );
     let live = sandbox.run(&["watch"]);
     assert_eq!(live.status.code(), Some(1));
     assert!(text(&live.stderr).contains("--once"), "{}", text(&live.stderr));

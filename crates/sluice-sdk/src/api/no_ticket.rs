@@ -54,7 +54,7 @@ impl fmt::Display for NoTicket {
             Self::TooFarAhead => "the start is further ahead than asked for",
             Self::NoFreeSlot => "a slot cannot be booked",
             Self::CoolingDown => "nothing is booked during a cool-down",
-            Self::TooShort => "the ticket would be good for less than a second",
+            Self::TooShort => "the call costs nearly the whole capacity, or the bucket fills within a second, so its start cannot be kept",
             Self::LeaseRows => "every grant has a lease row, which would end before the start",
             Self::Outage => "DynamoDB is out",
             Self::Contended => "other writers were faster in every try",

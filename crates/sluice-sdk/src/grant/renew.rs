@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::grant::Grant;
 use crate::grant::held_leases::{HeldLeases, RenewError};
 use crate::lane::inner::Inner;
+use crate::lane::once_an_outage::OnceAnOutage;
 use crate::lane::parallel::in_parallel;
 use crate::lane::shadow;
 use crate::lane::task::boxed;
@@ -44,7 +45,11 @@ impl Grant {
 
 /// The leases that the client's grants hold, and whether its task renews them.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper(Mutex<Kept>);
+pub(crate) struct Keeper {
+    kept: Mutex<Kept>,
+    /// A renewal that failed was logged.
+    logged: OnceAnOutage,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -64,7 +69,7 @@ struct RenewalTask {
 impl Drop for RenewalTask {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.keeper.0.lock().running.retain(|id| *id != self.runtime);
+            self.keeper.kept.lock().running.retain(|id| *id != self.runtime);
         }
     }
 }
@@ -72,7 +77,7 @@ impl Drop for RenewalTask {
 impl Keeper {
     /// Renews these leases from now on, by the task of the runtime that they were granted on.
     pub(crate) fn add(self: Arc<Self>, inner: &Arc<Inner>, leases: &Arc<HeldLeases>) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.held.len() == kept.held.capacity() {
             kept.held.retain(|held| held.strong_count() > 0);
         }
@@ -90,12 +95,28 @@ impl Keeper {
 
     /// The leases that are held, the oldest first.
     pub(crate) fn held(&self) -> Vec<Arc<HeldLeases>> {
-        self.0.lock().held.iter().filter_map(Weak::upgrade).collect()
+        self.kept.lock().held.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Logs a renewal that failed; in an outage, the first one as a warning.
+    fn failed(&self, inner: &Inner, leases: &HeldLeases, error: &RenewError) {
+        let dimensions = leases.dimensions();
+        if self.logged.is_first(&inner.store) {
+            tracing::warn!(
+                event = "lease.renewal_failed", %dimensions, %error,
+                "a lease was not renewed, and is tried again: if it ends first, its slot may go to another call"
+            );
+        } else {
+            tracing::debug!(
+                event = "lease.renewal_failed", %dimensions, %error,
+                "a lease was not renewed, as others in this outage, and is tried again"
+            );
+        }
     }
 
     /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
     fn held_or_end(&self, runtime: Id) -> Option<Vec<Arc<HeldLeases>>> {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         kept.held.retain(|held| held.strong_count() > 0);
         let is_here = |leases: &Arc<HeldLeases>| leases.runtime() == Some(runtime);
         let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
@@ -124,13 +145,14 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
         }
         while !due.is_empty() {
             let rest = due.split_off(due.len().min(AT_ONCE));
-            let renewals = due.into_iter().map(|leases| async move {
-                match leases.renew().await {
-                    Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %leases.dimensions()),
-                    // Logged when it was found; the other leases of the grant live on.
-                    Err(RenewError::LeaseGone { .. }) => {}
-                    Err(error) => {
-                        tracing::warn!(event = "lease.renewal_failed", dimensions = %leases.dimensions(), %error)
+            let renewals = due.into_iter().map(|leases| {
+                let (inner, keeper) = (Arc::clone(&inner), Arc::clone(&task.keeper));
+                async move {
+                    match leases.renew().await {
+                        Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %leases.dimensions()),
+                        // Logged when it was found; the other leases of the grant live on.
+                        Err(RenewError::LeaseGone { .. }) => {}
+                        Err(error) => keeper.failed(&inner, &leases, &error),
                     }
                 }
             });

@@ -169,9 +169,15 @@ fn finish(
 /// A warning once an outage: callers have their answers at once, and may ask very often.
 fn note_local_answer(inner: &Inner, error: &StoreError) {
     let (table, answered) = (inner.store.table(), "locally");
-    if !inner.store.is_out() || inner.fallback.is_first_in(inner.store.returns()) {
-        tracing::warn!(event = "acquire.unavailable", table, %error, answered);
+    if inner.fallback.logged.is_first(&inner.store) {
+        tracing::warn!(
+            event = "acquire.unavailable", table, %error, answered,
+            "DynamoDB does not answer: SLUICE_ON_UNAVAILABLE answers this call, and further ones until it does"
+        );
     } else {
-        tracing::debug!(event = "acquire.unavailable", table, %error, answered);
+        tracing::debug!(
+            event = "acquire.unavailable", table, %error, answered,
+            "DynamoDB does not answer: SLUICE_ON_UNAVAILABLE answered this call"
+        );
     }
 }

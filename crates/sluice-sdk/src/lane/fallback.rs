@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use crate::api::request::{Ask, Payer};
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::once_an_outage::OnceAnOutage;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
@@ -36,8 +37,8 @@ const MOST_TOLD: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
     buckets: Mutex<HashMap<LineKey, Local>>,
-    /// The last outage in which an answer was noted; zero for none.
-    answered_in: AtomicU32,
+    /// An answer of an outage was logged.
+    pub(super) logged: OnceAnOutage,
     /// Whether a task waits for DynamoDB, to charge what was granted.
     is_charging: AtomicBool,
     /// Lines of which the process would have nothing in an outage, each told once.
@@ -161,12 +162,6 @@ impl Fallback {
                 self.take_share(inner, asks, now, patience)
             }
         }
-    }
-
-    /// Whether no answer was noted in this outage before: the one after so many returns.
-    pub(crate) fn is_first_in(&self, returns: u32) -> bool {
-        let outage = returns.wrapping_add(1);
-        self.answered_in.swap(outage, Ordering::Relaxed) != outage
     }
 
     fn take_share(

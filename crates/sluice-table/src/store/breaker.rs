@@ -47,6 +47,8 @@ pub(super) struct Breaker {
     replies: AtomicU64,
     is_out: AtomicBool,
     outage: Mutex<Option<Outage>>,
+    /// The last attempt that failed otherwise than by silence: when, and why.
+    last_failure: Mutex<Option<(Instant, String)>>,
     returns: AtomicU32,
     /// When DynamoDB last came back, as `silent_since`.
     returned_at: AtomicU64,
@@ -97,6 +99,7 @@ impl Breaker {
             replies: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             outage: Mutex::new(None),
+            last_failure: Mutex::new(None),
             returns: AtomicU32::new(0),
             returned_at: AtomicU64::new(NEVER),
             returned: Notify::new(),
@@ -147,13 +150,25 @@ impl Breaker {
                 self.begin_anew(now);
                 false
             }
-            Some((since, due)) if now >= due => self.open(since, now, cause()),
+            Some((since, due)) if now >= due => self.open(since, now, self.failure().unwrap_or_else(cause)),
             _ => false,
         }
     }
 
-    /// Notes that an attempt that was sent at `sent`, and could take `allowed`, was not answered.
-    pub(super) fn failed(&self, sent: Instant, allowed: Duration, cause: impl FnOnce() -> String) {
+    /// Notes that an attempt that was sent at `sent`, and could take `allowed`, failed.
+    pub(super) fn failed(&self, sent: Instant, allowed: Duration, cause: String) {
+        *self.last_failure.lock() = Some((Instant::now(), cause.clone()));
+        self.unanswered(sent, allowed, || cause);
+    }
+
+    /// Why an attempt of this silence failed, if one did otherwise than by silence: that says more.
+    pub(super) fn failure(&self) -> Option<String> {
+        let since = self.silent_since()?;
+        self.last_failure.lock().as_ref().filter(|(at, _)| *at >= since).map(|(_, cause)| cause.clone())
+    }
+
+    /// As [`failed`](Self::failed), of an attempt without any answer in its time.
+    pub(super) fn unanswered(&self, sent: Instant, allowed: Duration, cause: impl FnOnce() -> String) {
         let now = Instant::now();
         if now > sent + allowed + LATE {
             // This process stood still.
@@ -165,7 +180,7 @@ impl Breaker {
             && now >= since + self.silence
             && !self.is_out()
         {
-            self.open(since, now, cause());
+            self.open(since, now, self.failure().unwrap_or_else(cause));
         }
     }
 
@@ -365,7 +380,7 @@ mod tests {
     fn fails(breaker: &Breaker) {
         let now = Instant::now();
         breaker.sent(now);
-        breaker.failed(now, SECOND, cause);
+        breaker.failed(now, SECOND, cause());
     }
 
     #[tokio::test(start_paused = true)]
@@ -386,6 +401,31 @@ mod tests {
         breaker.returned(returns).await;
         pass(100).await;
         assert!(breaker.since_return().is_some_and(|since| since >= Duration::from_millis(100)));
+    }
+
+    /// The attempt at whose end DynamoDB counts as out may not have failed by itself yet.
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_told_with_the_failure_that_was_seen_and_not_with_silence() {
+        let (silent, breaker) = (|| String::from("no answer to any request"), breaker());
+        fails(&breaker);
+        for millis in [1_300, 1_300, 100] {
+            pass(millis).await;
+            breaker.sent(Instant::now());
+        }
+        assert!(breaker.is_given_up(Instant::now(), silent));
+        assert!(breaker.error("GetItem", false).to_string().contains("the connection was refused"));
+        breaker.answered();
+        // A later silence says nothing of that.
+        let sent = Instant::now();
+        breaker.sent(sent);
+        pass(1_000).await;
+        breaker.unanswered(sent, SECOND, silent);
+        for millis in [1_000, 700] {
+            breaker.sent(Instant::now());
+            pass(millis).await;
+        }
+        assert!(breaker.is_given_up(Instant::now(), silent));
+        assert!(breaker.error("GetItem", false).to_string().contains("no answer to any request"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,7 +458,7 @@ mod tests {
         pass(900).await;
         breaker.answered();
         pass(100).await;
-        breaker.failed(sent, SECOND, cause);
+        breaker.failed(sent, SECOND, cause());
         pass(2_500).await;
         fails(&breaker);
         assert!(!breaker.is_out());
@@ -451,7 +491,7 @@ mod tests {
         let began = Instant::now();
         breaker.sent(began);
         pass(60_000).await;
-        breaker.failed(began, SECOND, cause);
+        breaker.failed(began, SECOND, cause());
         assert!(!breaker.is_out());
     }
 

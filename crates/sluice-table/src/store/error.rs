@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_smithy_runtime_api::client::result::ConnectorError;
 
 use crate::operation::Operation;
 use crate::retry::{Fate, classify_answer};
@@ -15,11 +16,14 @@ use crate::retry::{Fate, classify_answer};
 pub enum StoreError {
     /// There is no such table in this Region, or at this endpoint.
     #[error(
-        "there is no table {table:?}: create it (Terraform; `sluice sandbox`, or `sluice buckets apply --create-table` at a local endpoint), or set SLUICE_TABLE_NAME to a table that exists"
+        "there is no table {table:?} {place}: create it (Terraform; `sluice sandbox`, or `sluice buckets apply --create-table` at a local endpoint), or set SLUICE_TABLE_NAME to a table that exists"
     )]
     NoTable {
         /// The table's name.
         table: String,
+        /// Where it was looked for: "in Region eu-central-1", or "at" an endpoint and the setting that names
+        /// it.
+        place: String,
     },
     /// The AWS SDK found no credentials, or the service did not accept them.
     #[error(
@@ -110,7 +114,7 @@ pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
     match error {
         SdkError::ConstructionFailure(_) => Fate::Permanent,
         SdkError::DispatchFailure(failure) => {
-            let is_refused = failure.as_connector_error().is_some_and(|e| has_source(e, never_connected));
+            let is_refused = failure.as_connector_error().is_some_and(was_not_sent);
             match failure.as_connector_error() {
                 Some(e) if e.is_user() || (e.is_other() && credentials_fault(e)) => Fate::Permanent,
                 Some(_) if is_refused => Fate::NotSent,
@@ -135,6 +139,11 @@ fn has_source(error: &(dyn StdError + 'static), is: fn(&(dyn StdError + 'static)
         source = current.source();
     }
     false
+}
+
+/// An attempt that ended by its time may have been sent, whatever its error says of others.
+fn was_not_sent(error: &ConnectorError) -> bool {
+    !error.is_timeout() && has_source(error, never_connected)
 }
 
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
@@ -200,7 +209,7 @@ where
             format!("{code}: {message}")
         };
         return match code {
-            "ResourceNotFoundException" => StoreError::NoTable { table },
+            "ResourceNotFoundException" => StoreError::NoTable { table, place: place(endpoint) },
             "AccessDeniedException" => StoreError::AccessDenied { operation, table, message },
             code if CREDENTIAL_CODES.contains(&code) => StoreError::Credentials { operation, message },
             _ if matches!(fate(&error), Fate::Conflict | Fate::Throttled) && !maybe_applied => {
@@ -223,21 +232,35 @@ where
         SdkError::ConstructionFailure(_) => StoreError::Rejected { operation, table, message },
         _ => StoreError::Unavailable {
             operation,
-            message: unanswered(endpoint, &error, &message),
+            message: unanswered(endpoint, fate(&error), &message),
             maybe_applied,
         },
     }
 }
 
+/// The Region of AWS, or the endpoint in its place.
+fn place(endpoint: &str) -> String {
+    let host = endpoint.split_once("://").map_or(endpoint, |(_, host)| host);
+    match host.strip_prefix("dynamodb.").and_then(|host| host.strip_suffix(".amazonaws.com")) {
+        Some(region) => format!("in Region {region}"),
+        None => format!("at {endpoint} (SLUICE_ENDPOINT_URL)"),
+    }
+}
+
+/// Why an attempt at `endpoint` has no answer.
+pub(super) fn no_answer(endpoint: &str, error: &ConnectorError) -> String {
+    let fate = if was_not_sent(error) { Fate::NotSent } else { Fate::Ambiguous };
+    unanswered(endpoint, fate, &chain(error))
+}
+
 /// Where the request went, and why there is no answer. What the SDK calls the kinds of its own errors is left
 /// out.
-fn unanswered<E>(endpoint: &str, error: &SdkError<E, HttpResponse>, message: &str) -> String
-where
-    E: ProvideErrorMetadata,
-{
-    const KINDS: [&str; 3] = ["dispatch failure: ", "io error: ", "client error (Connect): "];
+fn unanswered(endpoint: &str, fate: Fate, message: &str) -> String {
+    const KINDS: [&str; 4] = ["dispatch failure: ", "timeout: ", "io error: ", "client error (Connect): "];
     let reason = KINDS.iter().fold(message, |text, kind| text.strip_prefix(kind).unwrap_or(text));
-    match fate(error) {
+    match fate {
+        // The failure of an earlier attempt, which names the endpoint.
+        _ if reason.contains(endpoint) => reason.to_owned(),
         Fate::NotSent => format!("no connection to {endpoint}: {reason}"),
         _ => format!("{endpoint}: {reason}"),
     }
@@ -273,6 +296,21 @@ pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_table_is_told_with_the_place_where_it_was_looked_for() {
+        let told =
+            |endpoint| StoreError::NoTable { table: "limits".to_owned(), place: place(endpoint) }.to_string();
+        let local = told("http://127.0.0.1:37451");
+        assert!(
+            local.starts_with(
+                r#"there is no table "limits" at http://127.0.0.1:37451 (SLUICE_ENDPOINT_URL):"#
+            ),
+            "{local}"
+        );
+        let aws = told("https://dynamodb.eu-central-1.amazonaws.com");
+        assert!(aws.starts_with(r#"there is no table "limits" in Region eu-central-1:"#), "{aws}");
+    }
 
     #[test]
     fn what_was_applied_is_told_of_writes_only() {

@@ -35,7 +35,7 @@ use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::breaker::Breaker;
-use super::error::chain;
+use super::error::no_answer;
 use crate::dates::DateReader;
 #[cfg(feature = "aws-config")]
 use crate::http::http_client;
@@ -186,15 +186,21 @@ impl HttpConnector for BoundedConnector {
         }
         let reply = self.connector.call(request);
         HttpConnectorFuture::new(async move {
-            let attempt = Attempt { breaker: &breaker, sent_at, allowed, counts };
+            let attempt = Attempt { breaker: &breaker, endpoint: dates.endpoint(), sent_at, allowed, counts };
             let reply = attempt.reply(reply).await;
             match &reply {
                 Ok(reply) if reply.status().as_u16() < SERVER_ERROR => breaker.answered(),
                 Ok(reply) if counts => {
-                    breaker.failed(sent_at, allowed, || format!("HTTP status {}", reply.status().as_u16()));
+                    let cause = format!("{}: HTTP status {}", dates.endpoint(), reply.status().as_u16());
+                    breaker.failed(sent_at, allowed, cause);
+                }
+                Err(error) if counts && error.is_timeout() => {
+                    breaker.unanswered(sent_at, allowed, || no_answer(dates.endpoint(), error));
                 }
                 // A request that is wrong was not sent.
-                Err(error) if counts && !error.is_user() => breaker.failed(sent_at, allowed, || chain(error)),
+                Err(error) if counts && !error.is_user() => {
+                    breaker.failed(sent_at, allowed, no_answer(dates.endpoint(), error));
+                }
                 Ok(_) | Err(_) => {}
             }
             let reply = reply?;
@@ -213,6 +219,7 @@ const NO_HEAD: u16 = 0;
 /// An attempt under way.
 struct Attempt<'a> {
     breaker: &'a Breaker,
+    endpoint: &'a str,
     sent_at: Instant,
     allowed: Duration,
     /// Whether its silence counts as DynamoDB's.
@@ -237,11 +244,15 @@ impl Attempt<'_> {
             let is_over = at >= until;
             let too_slow = match head.load(Ordering::Relaxed) {
                 NO_HEAD if is_over => TooSlow::Head(self.allowed),
-                NO_HEAD => TooSlow::Silent(self.breaker.silence()),
+                NO_HEAD => match self.breaker.failure() {
+                    Some(cause) => TooSlow::Failing(cause),
+                    None => TooSlow::Silent(self.breaker.silence()),
+                },
                 status => TooSlow::Body { status, allowed: at - self.sent_at },
             };
-            if is_over || self.breaker.is_given_up(Instant::now(), || too_slow.to_string()) {
-                return Err(ConnectorError::timeout(too_slow.into()));
+            let error = ConnectorError::timeout(too_slow.into());
+            if is_over || self.breaker.is_given_up(Instant::now(), || no_answer(self.endpoint, &error)) {
+                return Err(error);
             }
         }
     }
@@ -273,6 +284,9 @@ enum TooSlow {
          delays the reply", .0.as_secs_f64()
     )]
     Silent(Duration),
+    /// What was tried meanwhile failed at once.
+    #[error("{0}")]
+    Failing(String),
     #[error(
         "HTTP status {status}, but the body was not complete within {} s (SLUICE_ATTEMPT_TIMEOUT): a network or proxy on the way \
          delays the reply", .allowed.as_secs_f64()

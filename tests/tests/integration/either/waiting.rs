@@ -191,3 +191,37 @@ async fn a_line_that_everyone_left_refuses_nobody() {
     held.release().await.unwrap();
     let _ = take(&client, SLOTS).await;
 }
+
+/// In a process that reads its buckets first, over a network on which each request takes 5 ms.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_before_the_table_answers_is_granted_what_is_free() {
+    const RPM: &str = "openai#rpm";
+    for wait in [0, 3, 20] {
+        let world = KIND.with_slots(SLOTS, 1).await;
+        world.rate(RPM, 2, 100).await;
+        let world = world.distant();
+        let slot = |client: &Client, name: &'static str| client.slot(name).max_wait(Duration::from_millis(wait));
+        for name in [SLOTS, RPM] {
+            let client = world.client();
+            slot(&client, name).grant().await.unwrap().release().await.unwrap();
+            slot(&client, name).grant().await.unwrap().release().await.unwrap();
+        }
+        let _held = take(&world.client(), SLOTS).await;
+        for (name, told) in [(SLOTS, RetryReason::NoFreeSlot), (RPM, RetryReason::Exhausted)] {
+            let refused = slot(&world.client(), name).grant().await;
+            let Err(LimitError::Refused(retry)) = refused else { panic!("{wait} ms: {refused:?}") };
+            assert_eq!(retry.reason(), told, "{wait} ms");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_nothing_before_a_silent_table_is_told_of_the_silence() {
+    let world = KIND.with_slots(SLOTS, 1).await;
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    let began = Instant::now();
+    let answer = world.client().slot(SLOTS).max_wait(Duration::ZERO).grant().await;
+    let Err(LimitError::Acquire(AcquireError::Store(error))) = answer else { panic!("{answer:?}") };
+    assert!(error.is_unavailable(), "{error}");
+    assert!(began.elapsed() <= Duration::from_millis(3_250), "{:?}", began.elapsed());
+}

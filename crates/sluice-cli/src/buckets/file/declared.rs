@@ -204,12 +204,16 @@ impl<'a> Reader<'a> {
         };
         let mut shares = Vec::new();
         for (name, written) in table {
-            match share(written.get_ref()) {
+            let misspelt = written.get_ref().as_table().and_then(unknown_share_field);
+            match share(written.get_ref()).filter(|_| misspelt.is_none()) {
                 Some(share) => {
                     let key = Field::at("share", name.span(), name.get_ref().clone().into_owned());
                     shares.push((key, Field::new(name.get_ref(), written, share)));
                 }
-                None => _ = self.place.fault_in(name.get_ref(), written.span(), must(SHARE)),
+                None => {
+                    let reason = misspelt.unwrap_or_else(|| must(SHARE));
+                    self.place.fault_in(name.get_ref(), written.span(), reason);
+                }
             }
         }
         shares
@@ -261,10 +265,16 @@ fn share(value: &DeValue<'_>) -> Option<WrittenShare> {
             "part" => part = Some(number(value.get_ref())?),
             "floor" => floor = Some(number(value.get_ref()).filter(|floor| *floor >= Amount::ZERO)?),
             "background" => background = value.get_ref().as_bool()?,
-            _ => return None,
+            _ => {}
         }
     }
     Some(WrittenShare { part: part?, floor, background })
+}
+
+fn unknown_share_field(table: &DeTable<'_>) -> Option<String> {
+    const KNOWN: [&str; 3] = ["part", "floor", "background"];
+    let unknown = table.keys().find(|key| !KNOWN.contains(&key.get_ref().as_ref()))?;
+    Some(format!("{}: a share has no such field; it has {}", unknown.get_ref(), KNOWN.join(", ")))
 }
 
 /// Reads an integer or a float from its text, so that no digit is lost.

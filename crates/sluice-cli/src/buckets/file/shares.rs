@@ -1,6 +1,6 @@
 //! The shares of a bucket: `[bucket.shares]`, with a part or a table for each name.
 
-use sluice_core::{DeclaredShare, Limit, LimitType, ShareName, Split};
+use sluice_core::{Amount, DeclaredShare, Limit, LimitType, ShareName, Split};
 
 use super::declared::{Declared, WrittenShare};
 use super::place::{Faulty, Place};
@@ -37,6 +37,16 @@ pub(super) fn split(
         ));
     }
     faulty?;
+    let one = Amount::from_tokens(1);
+    let sum = shares.iter().fold(Amount::ZERO, |sum, share| sum.plus(share.part.of(one)));
+    if sum > one {
+        return Err(declared.fault(
+            place,
+            &format!(
+                "the parts of its shares add up to {sum}: lower them below 1, for callers that name no share"
+            ),
+        ));
+    }
     Split::new(limit?, &shares).map_err(|error| declared.fault(place, &error.to_string()))
 }
 
@@ -93,8 +103,8 @@ mod tests {
             ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             (
                 "search = { part = 0.5, flor = 3 }",
-                "limits.toml:7",
-                "{ part = 0.5, floor = 10, background = true }",
+                "limits.toml:7: search = { part = 0.5, flor = 3 }",
+                "flor: a share has no such field; it has part, floor, background",
             ),
             (
                 "search = 0.001",
@@ -102,6 +112,7 @@ mod tests {
                 "the share search holds 0.1, and a call takes 1",
             ),
             ("search = 1", "limits.toml:7: search = 1", "leave 0 for callers that name no share"),
+            ("search = 0.6\nchat = 0.6", "limits.toml:2: dimension = \"a#b\"", "add up to 1.2"),
             (
                 "search = 0.5\nchat = 0.5",
                 "limits.toml:2: dimension = \"a#b\"",

@@ -2,6 +2,7 @@
 
 use sluice_sdk::vendors::{Profile, PublishedLimit};
 
+use super::ANOTHER_TIER;
 use crate::failure::Failure;
 
 /// The limits of a tier and of models (all, if none is named), with those of the whole account.
@@ -32,6 +33,11 @@ pub(super) fn tiers(profile: &Profile) -> Vec<&str> {
     distinct(profile.limits.iter().filter_map(|limit| limit.tier.as_deref()))
 }
 
+/// Whether the account is in a tier whose limits are not known.
+pub(super) fn is_another(tier: &str) -> bool {
+    tier.eq_ignore_ascii_case(ANOTHER_TIER)
+}
+
 fn check_tier(profile: &Profile, tier: Option<&str>) -> Result<(), Failure> {
     let vendor = &profile.vendor;
     let tiers = tiers(profile);
@@ -40,10 +46,13 @@ fn check_tier(profile: &Profile, tier: Option<&str>) -> Result<(), Failure> {
         None if tiers.is_empty() => return Ok(()),
         Some(tier) if tiers.iter().any(|known| known.eq_ignore_ascii_case(tier)) => return Ok(()),
         None => format!(
-            "{vendor} has other limits in each tier: name the account's with --tier; one of: {listed}"
+            "{vendor} has other limits in each tier: name the account's with --tier; one of: {listed}, or {ANOTHER_TIER} (you \
+             fill in the figures)"
         ),
         Some(_) if tiers.is_empty() => format!("{vendor} publishes no tiers: leave out --tier"),
-        Some(tier) => format!("{vendor} has no tier {tier:?} that is known; use one of: {listed}"),
+        Some(tier) => format!(
+            "{vendor} has no tier {tier:?} that is known; use one of: {listed}, or {ANOTHER_TIER} (you fill in the figures)"
+        ),
     };
     Err(Failure::new(reason))
 }

@@ -19,8 +19,15 @@ const HOUR: Duration = Duration::from_secs(3_600);
 pub(super) fn file(profile: &Profile, limits: &[&PublishedLimit]) -> String {
     let tier = limits.iter().find_map(|limit| limit.tier.as_deref());
     let (vendor, tier) = (&profile.vendor, tier.map(|tier| format!(", tier {tier}")).unwrap_or_default());
+    let found: BTreeSet<_> =
+        limits.iter().map(|limit| limit.source.as_str()).filter(|page| !is_of_vendor(page)).collect();
+    let found: Vec<_> = found.into_iter().collect();
+    let from = match found.is_empty() {
+        true => "as the vendor publishes them: a start".to_owned(),
+        false => format!("as found in {}, not a page of the vendor: a start", found.join(" and ")),
+    };
     let mut text = format!(
-        "# Limits of {vendor}{tier}, as the vendor publishes them: a start.\n\
+        "# Limits of {vendor}{tier}, {from}.\n\
          # Compare each figure with the vendor's console, since accounts differ, then\n\
          # `sluice buckets apply FILE`. docs/buckets.md describes the fields.\n"
     );
@@ -31,6 +38,11 @@ pub(super) fn file(profile: &Profile, limits: &[&PublishedLimit]) -> String {
         let _ = write!(text, "{}", bucket(profile, limit));
     }
     text
+}
+
+/// Whether the vendor publishes the page: those that others wrote are on GitHub.
+fn is_of_vendor(page: &str) -> bool {
+    !page.starts_with("https://github.com/")
 }
 
 /// How the vendor counts tokens, once for each way.

@@ -235,6 +235,30 @@ fn a_vendor_without_published_limits_has_the_buckets_that_its_replies_report() {
     assert!(tier.contains("leave out --tier"), "{tier}");
 }
 
+/// A paid plan of a vendor whose free tier alone is known.
+#[tokio::test]
+async fn an_account_in_another_tier_gets_buckets_without_figures() {
+    for profile in Vendors::builtin().all().filter(|profile| !choice::tiers(profile).is_empty()) {
+        let text = text(&profile.vendor, Some("Another"), &[]);
+        assert!(text.contains("in a tier whose figures Sluice does not know"), "{text}");
+        assert!(!has_buckets(&text) && apply(&filled_in(&text)).await > 0, "{text}");
+    }
+    let elevenlabs = text("elevenlabs", Some("another"), &[]);
+    assert!(elevenlabs.contains("# dimension = \"elevenlabs#concurrent\""), "{elevenlabs}");
+    assert!(error("groq", Some("another"), &[]).contains("no tiers: leave out --tier"));
+}
+
+#[test]
+fn figures_that_somebody_else_wrote_down_are_not_called_the_vendors() {
+    let found = text("elevenlabs", Some("Free"), &[]);
+    assert!(
+        found.contains("as found in https://github.com/") && !found.contains("vendor publishes"),
+        "{found}"
+    );
+    let published = text("groq", None, &[]);
+    assert!(published.contains("as the vendor publishes them: a start"), "{published}");
+}
+
 #[test]
 fn what_is_not_known_is_answered_with_what_is() {
     let unknown = error("acme", None, &[]);

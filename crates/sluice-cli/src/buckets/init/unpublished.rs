@@ -15,11 +15,17 @@ const YOURS: &str = "# your account's number";
 
 pub(super) fn file(profile: &Profile, options: &Options) -> Result<String, Failure> {
     let vendor = &profile.vendor;
-    if options.tier.is_some() {
+    let is_another = !profile.limits.is_empty();
+    if options.tier.is_some() && !is_another {
         return Err(Failure::new(format!("no limits of {vendor} are known, in no tier: leave out --tier")));
     }
+    let known = if is_another {
+        ", in a tier whose figures Sluice does not know."
+    } else {
+        ". Sluice knows no figures that the vendor publishes."
+    };
     let mut text = format!(
-        "# Limits of {vendor}. Sluice knows no figures that the vendor publishes.\n\
+        "# Limits of {vendor}{known}\n\
          # Put in your account's, remove the signs # of the buckets that you need, then\n\
          # `sluice buckets apply FILE`. docs/buckets.md describes the fields.\n\
          # Where to find the figures: the vendor's console.\n"
@@ -62,16 +68,15 @@ struct Example<'a> {
 }
 
 fn examples(profile: &Profile) -> Vec<Example<'_>> {
-    if profile.reads_standard {
-        // No headers of its own: what most vendors limit.
-        let usual = [("rpm", LimitType::Requests), ("tpm", LimitType::Tokens)];
-        return usual
-            .map(|(metric, limit_type)| Example::new(metric.to_owned(), limit_type, MINUTE, None))
-            .into();
-    }
     let mut seen = BTreeSet::new();
-    let examples = profile.quotas.iter().filter_map(example);
-    examples.filter(|example| seen.insert(example.metric.clone())).collect()
+    let examples = profile.quotas.iter().filter(|_| !profile.reads_standard).filter_map(example);
+    let examples: Vec<_> = examples.filter(|example| seen.insert(example.metric.clone())).collect();
+    if !examples.is_empty() {
+        return examples;
+    }
+    // No headers of its own: what most vendors limit.
+    let usual = [("rpm", LimitType::Requests), ("tpm", LimitType::Tokens)];
+    usual.map(|(metric, limit_type)| Example::new(metric.to_owned(), limit_type, MINUTE, None)).into()
 }
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -60,7 +60,7 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
 fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> BucketForecast {
     forecast(
         bucket,
-        &Use { mean: Some(in_use), most: Some(in_use), secs: WINDOW_SECS },
+        &Use { mean: Some(in_use), most: Some(in_use), secs: WINDOW_SECS, unseen: None },
         &Question { who: who.into(), factor },
     )
 }
@@ -78,13 +78,13 @@ fn twice_the_calls_are_twice_the_slots() {
 fn above_the_limit_the_line_grows_by_what_is_over() {
     let forecast = ask(&bucket("concurrent", 10.0), 6.0, "", 2.0);
     assert_eq!(forecast.outcome, Outcome::Over);
-    assert_eq!(forecast.verdict, "over by 2 slots: each minute of it adds about 12s of waiting");
+    assert_eq!(forecast.verdict, "over by 2 slots: after each minute of it, calls wait about 12s longer");
     let rate = BucketView { level: 30.0, ..bucket("requests", 8.0) };
     let forecast = ask(&rate, 5.0, "", 2.0);
-    assert_eq!(forecast.verdict, "over by 2 a second: each minute of it adds about 15s of waiting");
+    assert_eq!(forecast.verdict, "over by 2 a second: after each minute of it, calls wait about 15s longer");
     assert_eq!(forecast.formula, "used a second: 5 x 2 = 10, of 8 refilled");
     let much = ask(&rate, 5.0, "", 1_000.0).verdict;
-    assert!(much.ends_with("each minute of it adds about 10h 24m of waiting"), "{much}");
+    assert!(much.ends_with("after each minute of it, calls wait about 10h 24m longer"), "{much}");
     assert_eq!(forecast.notes, ["The 30 that are left are used up first."]);
 }
 
@@ -137,10 +137,10 @@ fn a_bucket_at_its_limit_may_be_wanted_for_more() {
 
 #[test]
 fn nothing_is_said_of_what_was_not_seen() {
-    let unseen = Use { mean: None, most: None, secs: 0.0 };
+    let unseen = Use { mean: None, most: None, secs: 0.0, unseen: None };
     let forecast = forecast(&bucket("requests", 8.0), &unseen, &Question::default());
     assert_eq!((forecast.outcome, forecast.now, forecast.most), (Outcome::Unknown, None, None));
-    let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0 };
+    let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0, unseen: None };
     let forecast = super::forecast(&bucket("requests", 8.0), &short, &Question::default());
     assert_eq!(forecast.notes, ["Measured over 12s only."]);
 }
@@ -214,6 +214,29 @@ fn nothing_fits_without_a_free_slot() {
         (Outcome::Tight, "fits on average, 50 % used: no slot is free now")
     );
     assert_eq!(held.notes, ["Measured over 2s only."]);
+}
+
+/// Five slots, all free until nobody looked any more, and all held when somebody looks again.
+#[test]
+fn the_time_in_which_nobody_looked_counts_for_nothing() {
+    let mut view = View::new("table");
+    let mut ask = |at: u32, free: i64| {
+        let slots = Row::slots("vendor#concurrent", 5).tokens(free * 1_000_000);
+        let survey = survey(at, &[slots], vec![], &[]);
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        WhatIf::new(&view, &Question { who: String::new(), factor: 1.0 }).buckets.remove(0)
+    };
+    (1_000..=1_010).for_each(|at| drop(ask(at, 5)));
+    let back = ask(1_200, 0);
+    assert_eq!((back.now, back.outcome), (Some(0.0), Outcome::Tight), "ten seconds with all slots free");
+    assert_eq!(
+        back.notes,
+        ["Nobody looked from 3m 10s ago to now: that time is not counted.", "Measured over 10s only."]
+    );
+    // A reading that is late covers the time all the same.
+    let late = ask(1_203, 0);
+    assert_eq!(late.notes[1], "Measured over 13s only.");
+    assert!(late.now.is_some_and(|used| (used - 5.0 * 3.0 / 13.0).abs() < 1e-6), "{late:?}");
 }
 
 #[test]

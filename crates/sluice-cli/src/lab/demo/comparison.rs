@@ -12,7 +12,7 @@ use super::worker::retry::RETRIES;
 use super::worker::{Job, JobEnd};
 use super::{Options, Played, chart, crew};
 use crate::lab::figures::{percentile_ms, ratio, rounded};
-use crate::output::{BOLD, DIM, GREEN, RED};
+use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 
 /// How long each side is observed: one window of the first vendor.
 pub(crate) const LENGTH: Duration = Duration::from_secs(WINDOW_SECS as u64);
@@ -86,8 +86,14 @@ impl Comparison {
         format!("before and after: {callers} callers, {seconds} s without Sluice, {seconds} s with it")
     }
 
-    /// Prints both sides of each vendor, one under the other.
-    pub(crate) fn print(&self) {
+    /// The number of vendors.
+    pub(crate) const fn vendors(&self) -> usize {
+        self.with.vendors.len()
+    }
+
+    /// Prints both sides of each vendor, one under the other. `marks`: of which vendors a claim could not be
+    /// shown.
+    pub(crate) fn print(&self, marks: &[bool]) {
         let Self { without, with, .. } = self;
         anstream::println!(
             "{DIM}{:<20} {:<PARTS$} {:>5} {:>7} {:>6} {:>9} {:>7} {:>7}{DIM:#}",
@@ -100,13 +106,18 @@ impl Comparison {
             "p50",
             "p99"
         );
-        for (before, after) in without.vendors.iter().zip(&with.vendors) {
+        for ((before, after), mark) in without.vendors.iter().zip(&with.vendors).zip(marks) {
             let most = before.refused.iter().chain(&after.refused).copied().max().unwrap_or(0);
             before.print(before.name, "without", most);
-            after.print("", "with", most);
+            after.print(if *mark { "?" } else { "" }, "with", most);
         }
         without.print("all", "without");
         with.print("", "with");
+        if marks.contains(&true) {
+            anstream::println!(
+                "{YELLOW}?{YELLOW:#} the machine was too busy to show every claim about this vendor: see above"
+            );
+        }
     }
 }
 

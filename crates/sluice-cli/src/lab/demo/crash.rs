@@ -65,7 +65,7 @@ pub(crate) async fn play(
         return Ok(recovery);
     }
     recovery.crashed_holders = left.len();
-    announcer.say(&format!("   it held {} slots, which nobody gives back", left.len()));
+    announcer.say(&format!("   it held {} slots, which come back when its leases have ended", left.len()));
     let mut looks = interval(LOOK_EVERY);
     while recovery.healed_at.is_none() && Instant::now() < end {
         looks.tick().await;

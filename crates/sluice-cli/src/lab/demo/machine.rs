@@ -118,7 +118,8 @@ impl Machine {
     /// left.
     pub(crate) fn left_no_time_for(&self, share: f64, wanted: f64, from: i64, to: i64) -> Option<String> {
         let left = self.share_left(from, to);
-        (share >= wanted * left).then(|| format!("it let the callers run {:.0} % of the time", left * 100.0))
+        (share >= wanted * left)
+            .then(|| format!("the machine let the callers run {:.0} % of the time", left * 100.0))
     }
 
     /// Whether it took longer to hear of something than the machine explains: `from` when it happened, `to`

@@ -170,10 +170,16 @@ impl Summary {
             }
             self.print_requests();
             anstream::println!("{BOLD}{last}{BOLD:#}");
-            self.before_after.print();
+            self.before_after.print(&self.marks());
             last_claims.iter().for_each(print_claim);
         }
         self.print_verdict();
+    }
+
+    /// Of each vendor, whether a claim about it could not be shown.
+    fn marks(&self) -> Vec<bool> {
+        let is_marked = |(_, claims): &Section| claims.iter().any(|one| one.verdict == Verdict::NotShown);
+        self.sections.iter().take(self.before_after.vendors()).map(is_marked).collect()
     }
 
     fn print_requests(&self) {

@@ -31,8 +31,9 @@ impl SlotBuilder {
     /// reported: a vendor that counted them would be called above its limit. A recorded use counts however
     /// the closure ends.
     ///
-    /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. A slot inside
-    /// of another slot of the same concurrency bucket is an error
+    /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. With a wait
+    /// below 50 ms, the slot asks once, as [`Client::acquire`](crate::Client::acquire) does, and the answer
+    /// may take as long as there. A slot inside of another slot of the same concurrency bucket is an error
     /// ([`RequestError::Nested`](crate::RequestError::Nested)).
     ///
     /// # Errors

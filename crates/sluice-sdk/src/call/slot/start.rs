@@ -159,10 +159,11 @@ impl SlotBuilder {
             counted::slot_timed_out(inner, &asked);
             LimitError::TimedOut(asked_at.elapsed())
         };
+        let gives_up_at = waiting.answered_by() + GRACE;
         // The lane cuts no request off half way, so the wait may be dropped at its end.
         let grant = tokio::select! {
             biased;
-            start = timeout_at(wait_ends + GRACE, waiting.for_start(asks)) => start.map_err(|_| late())??,
+            start = timeout_at(gives_up_at, waiting.for_start(asks)) => start.map_err(|_| late())??,
             () = inner.background.closing() => return Err(AcquireError::Closed.into()),
         };
         if total.is_some_and(|total| Instant::now() >= total) {

@@ -32,6 +32,11 @@ use crate::lane::{attempt, prefetch, shadow};
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
+/// A shorter wait may be over before the table has answered once. Such a caller does not queue: it asks once,
+/// as `acquire` does. A smaller value lets it wait for a slot that comes free at once, and refuses it if the
+/// answer takes longer.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
 /// A caller whose start was further away than this reads the bucket again, for a cool-down that another
 /// process set meanwhile. A smaller value finds the cool-down sooner, and reads more.
 const FRESH_READING: Duration = Duration::from_millis(250);
@@ -66,6 +71,12 @@ pub(super) enum NoStart {
     Failed(AcquireError),
 }
 
+impl NoStart {
+    fn is_contended(&self) -> bool {
+        matches!(self, Self::Refused(retry) if retry.reason == RetryReason::Contended)
+    }
+}
+
 impl From<AcquireError> for NoStart {
     fn from(error: AcquireError) -> Self {
         Self::Failed(error)
@@ -87,6 +98,16 @@ impl<'a> StartWait<'a> {
         Self { inner, until, ends, acquiring: Mutex::new(Duration::ZERO) }
     }
 
+    /// When the caller goes without an answer. A wait bounds how far away the start may be; if it is shorter
+    /// than an answer takes, the answer has a time of its own.
+    pub(super) fn answered_by(&self) -> Instant {
+        let answered = Instant::now() + self.inner.store.answer_within();
+        match self.left() < SHORTEST_WAIT {
+            true => self.ends.map_or(answered, |ends| answered.min(ends)),
+            false => self.until,
+        }
+    }
+
     pub(super) fn acquiring(&self) -> Duration {
         *self.acquiring.lock()
     }
@@ -94,10 +115,19 @@ impl<'a> StartWait<'a> {
     /// Returns a grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Result<Grant, NoStart> {
         if self.inner.config.mode.is_shadow() {
-            return self.at_once(&asks).await;
+            return self.once(&asks, self.terms(Duration::ZERO)).await;
+        }
+        if self.left() < SHORTEST_WAIT {
+            return self.once(&asks, self.at_once()).await;
         }
         let asked_at = self.inner.now();
-        let (slots, tokens) = self.slots_and_tokens(asks).await?;
+        let (slots, tokens) = match self.slots_and_tokens(asks.clone()).await {
+            // The wait ended before the buckets were read, as in a process that opens its first connection.
+            Err(no) if self.left().is_zero() && no.is_contended() => {
+                return self.once(&asks, self.at_once()).await;
+            }
+            read => read?,
+        };
         nested::check(self.inner, &slots)?;
         loop {
             let mut held = UnusedGrant::default();
@@ -134,12 +164,13 @@ impl<'a> StartWait<'a> {
         }
     }
 
-    /// In shadow mode: a grant now.
-    async fn at_once(&self, asks: &[Ask]) -> Result<Grant, NoStart> {
-        if let Err(error) = nested::check(self.inner, asks) {
-            shadow::failed(self.inner, &error);
+    /// Asks a single time: in shadow mode, or without a wait.
+    async fn once(&self, asks: &[Ask], terms: Terms) -> Result<Grant, NoStart> {
+        match nested::check(self.inner, asks) {
+            Err(error) if self.inner.config.mode.is_shadow() => shadow::failed(self.inner, &error),
+            checked => checked?,
         }
-        match self.ask(asks, Duration::ZERO).await? {
+        match self.ask_on(asks, terms).await? {
             Outcome::Granted(grant) => Ok(grant),
             Outcome::RetryIn(retry) => Err(NoStart::Refused(retry)),
         }
@@ -299,7 +330,10 @@ impl<'a> StartWait<'a> {
 
     /// Asks for a grant whose leases last longer, by `longer`.
     async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
-        let terms = self.terms(longer);
+        self.ask_on(asks, self.terms(longer)).await
+    }
+
+    async fn ask_on(&self, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
         let taken = attempt::submit(self.inner, asks, terms).await;
         let answer = taken.map(|taken| Outcome::of(self.inner, taken, terms.lease, true));
         if let Ok(Outcome::Granted(grant)) = &answer {
@@ -311,6 +345,11 @@ impl<'a> StartWait<'a> {
     fn terms(&self, longer: Duration) -> Terms {
         let lease = self.inner.config.lease_ttl + longer;
         Terms { until: Some(self.until), stays: true, lease, ends: self.ends, moves_on: false, came: 0 }
+    }
+
+    /// For a start now, or none: the table's answer has a time of its own (`SLUICE_ANSWER_WITHIN`).
+    fn at_once(&self) -> Terms {
+        Terms { ends: self.ends, ..Terms::at_once(self.inner.config.lease_ttl) }
     }
 
     fn left(&self) -> Duration {

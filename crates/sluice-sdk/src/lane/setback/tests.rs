@@ -40,7 +40,7 @@ fn what_delays_a_line_never_empties_it_and_what_time_does_not_mend_is_told_at_on
         (of(out(false)), [true, false, false]),
         (of(out(true)), [true, false, false]),
         (of(denied()), [false; 3]),
-        (of(StoreError::NoTable { table: "t".into() }), [false; 3]),
+        (of(StoreError::NoTable { table: "t".into(), place: "here".into() }), [false; 3]),
         (
             Setback::of(
                 AcquireError::UnknownDimension { dimension: dimension(), table: "t".into() },

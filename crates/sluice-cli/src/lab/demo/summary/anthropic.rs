@@ -15,6 +15,7 @@ use crate::lab::demo::machine::Machine;
 use crate::lab::demo::vendor::Vendors;
 use crate::lab::demo::vendor::anthropic::{Arrival, Books, Refused};
 use crate::lab::figures::{ratio, rounded};
+use crate::output::short;
 
 /// What `--json` prints about this vendor.
 #[derive(Debug, Serialize)]
@@ -105,8 +106,9 @@ impl Anthropic {
         let reasons = if *vendor_429 > 0 { reasons } else { String::new() };
         let early =
             if *called_early > 0 { format!("; {called_early} calls came early") } else { String::new() };
+        let burst = short(&format!("{burst_of_starts:.3}"));
         let starts = format!(
-            "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.3}; the bucket allows {REQUEST_BURST}{early}"
+            "starts: {REQUEST_RATE} a second and a burst of {burst}; the bucket allows {REQUEST_BURST}{early}"
         );
         let starts = Claim::of(starts, self.starts_fit && *called_early == 0);
         let at_once = format!("at most {peak_concurrency} calls at once");
@@ -236,7 +238,7 @@ mod tests {
         let at_a_steady_clock = judged(&early, stop, &PUNCTUAL);
         assert_eq!(
             at_a_steady_clock[1].text,
-            "starts: 58 a second and a burst of 1.000; the bucket allows 2; 1 calls came early"
+            "starts: 58 a second and a burst of 1; the bucket allows 2; 1 calls came early"
         );
         assert_eq!(verdicts(&at_a_steady_clock), [Holds, Fails, Holds, Holds, Fails]);
         assert_eq!(at_a_steady_clock[4].text, "50.0 % used (1 of 2 calls), 95 wanted");
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn a_start_too_many_fails_however_late_the_machine_is() {
         let many = claims(ONE, 500, 3, &late_until(500));
-        assert_eq!(many[1].text, "starts: 58 a second and a burst of 3.000; the bucket allows 2");
+        assert_eq!(many[1].text, "starts: 58 a second and a burst of 3; the bucket allows 2");
         assert_eq!(verdicts(&many), [Fails, Fails, NotShown, Holds, Holds]);
     }
 

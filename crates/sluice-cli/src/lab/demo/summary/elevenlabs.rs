@@ -76,8 +76,8 @@ impl ElevenLabs {
         let busy = if *busy_429 == 0 {
             Claim::not_shown("no call came while it was busy, so no pause was shown".into())
         } else {
-            let excuse =
-                (self.more_429_not_heard <= MORE).then(|| "the machine held up who had to hear of it".into());
+            let excuse = (self.more_429_not_heard <= MORE)
+                .then(|| "the machine delayed the callers that had to learn of it".into());
             Claim::of(busy, *more <= MORE).unless(excuse)
         };
         let excuse =

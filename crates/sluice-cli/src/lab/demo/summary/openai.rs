@@ -92,7 +92,8 @@ impl OpenAi {
         let paused = if *vendor_429 == 0 {
             Claim::not_shown(format!("429 to 0 of {} calls, so no pause was shown", self.calls))
         } else {
-            let excuse = (*not_heard <= MORE).then(|| "the machine held up who had to hear of it".into());
+            let excuse = (*not_heard <= MORE)
+                .then(|| "the machine delayed the callers that had to learn of it".into());
             Claim::of(paused, *more <= MORE).unless(excuse)
         };
         let used = format!(
