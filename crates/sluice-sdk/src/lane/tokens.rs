@@ -384,7 +384,7 @@ impl TokenBatch<'_> {
             last_start::rival_seen(&self.entry.extensions);
         }
         let granted = self.waiters.iter().zip(&sent.sums_to_callers).filter(|(_, sum)| sum.is_some());
-        if let Some((last, _)) = granted.last() {
+        if let Some((last, _)) = granted.next_back() {
             last_start::booked(&self.entry.extensions, last.ask.claim(), after, now);
         }
     }
