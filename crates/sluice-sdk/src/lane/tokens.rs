@@ -383,8 +383,8 @@ impl TokenBatch<'_> {
         if after.tokens() < sent.planned.after.tokens() {
             last_start::rival_seen(&self.entry.extensions);
         }
-        let granted = self.waiters.iter().zip(&sent.sums_to_callers).filter(|(_, sum)| sum.is_some());
-        if let Some((last, _)) = granted.next_back() {
+        let granted = self.waiters.iter().zip(&sent.sums_to_callers);
+        if let Some((last, _)) = granted.rev().find(|(_, sum)| sum.is_some()) {
             last_start::booked(&self.entry.extensions, last.ask.claim(), after, now);
         }
     }
