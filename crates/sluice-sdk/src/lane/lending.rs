@@ -14,10 +14,11 @@ use crate::extensions::Extensions;
 /// each success: few borrowers who compete for what flows in meet about one failure for two successes. A
 /// longer time leaves more of an idle line unused, a shorter one costs more failed writes beside a busy one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// For a line of slots. A line of tokens is asked again by the time that it takes to fill, since more would be
-/// lost, but not more often than this.
+/// The longest pause of a line of slots.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
+/// A line of tokens is asked again by the time that it takes to fill: after that, more would be lost. But not
+/// more often than the first of these, and not less often than the second.
+const FILLS_IN: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(2)];
 
 /// Lines that had less than a reading said.
 #[derive(Debug, Default)]
@@ -70,7 +71,7 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
 pub(super) fn had_too_little(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
     let room = lender.limit().capacity().minus(floor).max(Amount::ZERO);
     let fills_in = lender.limit().refill_rate().time_for(room).unwrap_or_default();
-    pauses(of_line, lender.share(), fills_in.max(SHORTEST_TO_FILL), now);
+    pauses(of_line, lender.share(), fills_in.clamp(FILLS_IN[0], FILLS_IN[1]), now);
 }
 
 /// The line of a concurrency bucket had no slot.
