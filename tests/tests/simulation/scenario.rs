@@ -172,6 +172,7 @@ impl Scenario {
         let unavailable = match rng.u32(0..8) {
             0 => OnUnavailable::Allow,
             1 => OnUnavailable::Share("0.5".parse().unwrap()),
+            2 => OnUnavailable::EqualShare,
             _ => OnUnavailable::Error,
         };
         (leases, unavailable)

@@ -1,14 +1,13 @@
-//! Who books the last start that callers would wait for.
+//! Decides who books the last start that callers would wait for.
 //!
-//! Where more is asked for than flows in, callers book up to the end of their patience. From then on, one
-//! more start comes within it whenever a token flows in. All processes know when, each has a caller that
-//! wants it, one has it, and the writes of the others fail. So a process that booked the last start lets
-//! others book: for a while its callers are refused, unless their starts are earlier by what is left of it.
-//! No start is lost. It is booked later, and the line of booked starts is shorter by that time.
+//! If callers ask for more than flows in, they book up to the end of their patience. Then one more start comes
+//! within it each time a token flows in. Every process knows when, and has a caller for it: one write
+//! succeeds, the others fail. So a process that booked the last start lets others book for a while: its
+//! callers are refused, unless their starts are earlier by the time that is left. No start is lost, only
+//! booked later.
 //!
-//! How long that is does not depend on who was faster before: else who once had luck would have it again. It
-//! is random: else processes would come back in one order for ever, and who comes after a long pause of the
-//! others would always find most.
+//! The time does not depend on who was faster: a process that was lucky once would be lucky again. It is
+//! random: with a fixed time, processes would come back in the same order each time.
 
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Tim
     let mut state = last_start.0.lock();
     if state.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR) {
         let flows_in = |amount: Amount| after.limit().refill_rate().time_for(amount).unwrap_or_default();
-        // Nobody waits for longer than this, whatever a call costs.
+        // Whatever a call costs. The time that is drawn is at most twice that.
         let on_average = (flows_in(cost) * CALLS).min(last.patience);
         state.others_until = Some(Instant::now() + random_wait_up_to(on_average * 2));
     }
@@ -93,6 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_booked_the_last_start_lets_others_book_for_a_while() {
+        fastrand::seed(7);
         let (of_line, now) = (Extensions::default(), Timestamp::from_secs(1_800_000_000));
         let last = Claim { cost: Cost::ONE, patience: PATIENCE };
         let too_late = line(now.after(PATIENCE + Duration::from_millis(1)));

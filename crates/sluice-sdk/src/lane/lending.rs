@@ -16,9 +16,11 @@ use crate::extensions::Extensions;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause of a line of slots.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// A line of tokens is asked again by the time that it takes to fill: after that, more would be lost. But not
-/// more often than the first of these, and not less often than the second.
-const FILLS_IN: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(2)];
+/// The longest pause of a line of tokens is, on average, the time in which it fills, between these two. A
+/// longer one loses tokens that the line could lend. The first keeps failed writes few at lines that fill very
+/// fast, and the second lets borrowers find within seconds that a slow line lends again.
+const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
+const LONGEST_TO_FILL: Duration = Duration::from_secs(2);
 
 /// Lines that had less than a reading said.
 #[derive(Debug, Default)]
@@ -71,7 +73,7 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
 pub(super) fn had_too_little(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
     let room = lender.limit().capacity().minus(floor).max(Amount::ZERO);
     let fills_in = lender.limit().refill_rate().time_for(room).unwrap_or_default();
-    pauses(of_line, lender.share(), fills_in.clamp(FILLS_IN[0], FILLS_IN[1]), now);
+    pauses(of_line, lender.share(), fills_in.clamp(SHORTEST_TO_FILL, LONGEST_TO_FILL), now);
 }
 
 /// The line of a concurrency bucket had no slot.
@@ -108,6 +110,8 @@ pub(super) fn lent(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Ti
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::{Dimension, Limit, LimitType, Rate};
+
     use super::*;
 
     #[test]
@@ -129,5 +133,24 @@ mod tests {
         assert!(!is_asked(now.after(LONGEST_PAUSE / 2 - Duration::from_micros(1))));
         has_lent(&of_line, None);
         assert!(is_asked(now));
+    }
+
+    #[test]
+    fn a_line_of_tokens_is_asked_again_by_the_time_that_it_takes_to_fill() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let (capacity, floor) = (Amount::from_tokens(110), Amount::from_tokens(10));
+        for (fills_in_ms, pauses_ms) in [(10, 150..=450), (1_000, 500..=1_500), (30_000, 1_000..=3_000)] {
+            let rate = Rate::per(Amount::from_tokens(100), Duration::from_millis(fills_in_ms)).unwrap();
+            let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+            let lender = Bucket::full(Dimension::new("acme#rpm").unwrap(), limit, now);
+            let (of_line, mut now) = (Extensions::default(), now);
+            let mut last_ms = 0;
+            for _ in 0..20 {
+                had_too_little(&of_line, &lender, floor, now);
+                let until = of_line.of::<Pauses>().0.lock()[&None].until;
+                (last_ms, now) = (until.since(now).as_millis(), until);
+            }
+            assert!(pauses_ms.contains(&last_ms), "{fills_in_ms} ms to fill: a pause of {last_ms} ms");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt,
+    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt, Reason,
     Refusal, ShareName, Starts, Take, Timestamp,
 };
 use sluice_table::{Item, Resend, Written};
@@ -325,7 +325,10 @@ impl TokenBatch<'_> {
                 Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
             Plan::Refuse(refusal) => {
-                let wait = refusal.wait.saturating_add(left_to_others);
+                // A cool-down is over when it is over: nobody books during it.
+                let is_booked = refusal.reason == Reason::Exhausted;
+                let later = if is_booked { left_to_others } else { Duration::ZERO };
+                let wait = refusal.wait.saturating_add(later);
                 Ok(Taken::Refused(refused(dimension, Refusal { wait, ..refusal })))
             }
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
