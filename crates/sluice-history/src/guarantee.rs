@@ -105,12 +105,12 @@ impl Era {
     fn filled(mut self, log: &BucketLog, (name, split): (&Arc<str>, &SplitEntry), errors: Errors) -> Self {
         let slack = errors.both();
         let is_mine = |share: Option<&Arc<str>>| line_of(split, share) == &**name;
+        self.from = self.from.max(self.booked_before(log, is_mine));
         let mut waits = Vec::new();
         for grant in log.grants.iter().filter(|grant| is_mine(grant.share.as_ref())) {
             self.grants.push((grant.start_at, grant.cost.into()));
             self.largest = self.largest.max(grant.cost.into());
-            // A caller that does not wait is not always there. One that asked before the limits or the shares
-            // changed may have booked its start then, where another line had it.
+            // A caller that does not wait is not always there.
             if grant.booked && grant.asked_at >= self.from {
                 waits.push((grant.asked_at, grant.start_at));
             }
@@ -131,6 +131,20 @@ impl Era {
         let clipped = self.waits.iter().map(|(from, to)| (self.from.max(*from), self.to.min(*to)));
         self.waits = clipped.filter(|(from, to)| from < to).collect();
         self
+    }
+
+    /// Until when the line pays for starts that were booked before it had this rate: they stay where they are,
+    /// and later ones are booked behind them.
+    fn booked_before(&self, log: &BucketLog, is_mine: impl Fn(Option<&Arc<str>>) -> bool) -> i64 {
+        let booked = log.grants.iter().filter(|grant| {
+            is_mine(grant.share.as_ref()) && grant.asked_at < self.from && grant.start_at > self.from
+        });
+        let (mut until, mut owed) = (self.from, 0_i128);
+        for grant in booked {
+            (until, owed) = (until.max(grant.start_at), owed + i128::from(grant.cost));
+        }
+        let paid_in = i64::try_from(owed * UNITS / self.rate).unwrap_or(i64::MAX);
+        until.max(self.from.saturating_add(paid_in))
     }
 
     /// The grants strictly inside of a wait.

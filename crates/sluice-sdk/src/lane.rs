@@ -21,7 +21,7 @@ pub(crate) mod expired_holder;
 pub(crate) mod fallback;
 pub(crate) mod inline;
 pub(crate) mod inner;
-mod last_start;
+pub(crate) mod last_start;
 mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;

@@ -106,6 +106,19 @@ fn a_caller_that_booked_before_its_guarantee_rose_is_not_owed_the_larger_one() {
     assert!(!raised().paid("s", ("search", "search"), 12_000, 18_000).check().holds());
 }
 
+/// They stay where they are, and whoever asks later stands behind them.
+#[test]
+fn starts_that_were_booked_at_the_rate_before_are_paid_first() {
+    let booked = || {
+        let bucket = Story::default().shared("v#rpm", 10, &[("search", 2)], 0);
+        let bucket = bucket.shared("v#rpm", 10, &[("search", 1)], 11_000);
+        let start = |n: i64| 10_000 + n * 500;
+        (1..=20).fold(bucket, |s, n| s.paid(&format!("b{n}"), ("search", "search"), 10_000, start(n)))
+    };
+    booked().paid("s", ("search", "search"), 12_000, 30_000).holds();
+    assert!(!booked().paid("s", ("search", "search"), 30_500, 40_000).check().holds());
+}
+
 #[test]
 fn callers_that_leave_are_owed_too_and_are_worth_a_call() {
     let leaves = |from_ms: i64, ms: i64| {

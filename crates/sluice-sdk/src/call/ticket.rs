@@ -58,6 +58,7 @@ pub(crate) async fn book(
         ends: None,
         moves_on: false,
         came: 0,
+        lets_others: asks.len() == 1,
     };
     if inner.config.leases == Leases::All {
         let taken = attempt::submit(inner, &asks, at_once(terms)).await?;

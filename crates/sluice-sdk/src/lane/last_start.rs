@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Claim, Timestamp};
+use sluice_core::{Amount, Bucket, Claim, Reason, Refusal, Timestamp};
 use sluice_table::random_wait_up_to;
 use tokio::time::Instant;
 
@@ -39,14 +39,34 @@ struct State {
     others_until: Option<Instant>,
 }
 
+impl State {
+    fn has_rivals(&self) -> bool {
+        self.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR)
+    }
+}
+
 /// By how much the start of a caller with this patience must be earlier than its latest start.
 pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Duration {
-    let until = of_line.of::<LastStart>().0.lock().others_until;
+    let last_start = of_line.of::<LastStart>();
+    let state = last_start.0.lock();
+    let until = state.others_until.filter(|_| state.has_rivals());
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
     left.min(patience / MOST)
 }
 
-/// Another process took tokens of the line.
+/// What is told to a caller whose start was left to others: that it is later than its patience. By then the
+/// tokens are there, and whoever comes back takes them.
+pub(super) fn refused(refusal: Refusal, patience: Duration, left_to_others: Duration) -> Refusal {
+    match refusal.reason {
+        Reason::Exhausted if !left_to_others.is_zero() => {
+            Refusal { wait: refusal.wait.max(patience + Duration::from_micros(1)), ..refusal }
+        }
+        _ => refusal,
+    }
+}
+
+/// The line has less than this process left there. Another process took tokens, most likely: settlements of
+/// this process take some too.
 pub(super) fn rival_seen(of_line: &Extensions) {
     of_line.of::<LastStart>().0.lock().rival_seen = Some(Instant::now());
 }
@@ -60,7 +80,7 @@ pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Tim
     }
     let last_start = of_line.of::<LastStart>();
     let mut state = last_start.0.lock();
-    if state.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR) {
+    if state.has_rivals() {
         let flows_in = |amount: Amount| after.limit().refill_rate().time_for(amount).unwrap_or_default();
         // Whatever a call costs. The time that is drawn is at most twice that.
         let on_average = (flows_in(cost) * CALLS).min(last.patience);
@@ -118,10 +138,25 @@ mod tests {
         assert!(left(Duration::from_millis(30)) <= Duration::from_millis(10), "a third of the patience");
         assert_eq!(left(Duration::ZERO), Duration::ZERO);
 
-        tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(left(PATIENCE), Duration::ZERO);
+        of_line.of::<LastStart>().0.lock().others_until = Some(Instant::now() + PATIENCE);
+        tokio::time::advance(RIVALS_KNOWN_FOR).await;
+        assert_eq!(left(PATIENCE), PATIENCE / 3);
         tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(left(PATIENCE), Duration::ZERO, "the others may be gone");
         booked(&of_line, last, &too_late, now);
         assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else was seen for ten seconds");
+    }
+
+    #[test]
+    fn who_is_refused_a_start_that_is_left_to_others_is_told_that_it_is_later_than_its_patience() {
+        let told = |wait_secs, reason, left_secs| {
+            let refusal = Refusal { wait: Duration::from_secs(wait_secs), reason };
+            refused(refusal, PATIENCE, Duration::from_secs(left_secs)).wait
+        };
+        let late = PATIENCE + Duration::from_micros(1);
+        assert_eq!(told(25, Reason::Exhausted, 10), late);
+        assert_eq!(told(45, Reason::Exhausted, 10), Duration::from_secs(45), "exact as ever");
+        assert_eq!(told(25, Reason::CoolingDown, 10), Duration::from_secs(25));
+        assert_eq!(told(25, Reason::Exhausted, 0), Duration::from_secs(25));
     }
 }

@@ -16,9 +16,9 @@ use crate::extensions::Extensions;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause of a line of slots.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause of a line of tokens is, on average, the time in which it fills, between these two. A
-/// longer one loses tokens that the line could lend. The first keeps failed writes few at lines that fill very
-/// fast, and the second lets borrowers find within seconds that a slow line lends again.
+/// The longest pause of a line of tokens is the time in which it fills, between these two: nothing that it may
+/// lend is lost meanwhile. The first keeps failed writes few at lines that fill faster, and the second lets
+/// borrowers find within seconds that a slow line lends again.
 const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 const LONGEST_TO_FILL: Duration = Duration::from_secs(2);
 
@@ -73,16 +73,23 @@ pub(super) fn has_lent(of_line: &Extensions, lender: Option<&ShareName>) {
 pub(super) fn had_too_little(of_line: &Extensions, lender: &Bucket, floor: Amount, now: Timestamp) {
     let room = lender.limit().capacity().minus(floor).max(Amount::ZERO);
     let fills_in = lender.limit().refill_rate().time_for(room).unwrap_or_default();
-    pauses(of_line, lender.share(), fills_in.clamp(SHORTEST_TO_FILL, LONGEST_TO_FILL), now);
+    let fills_in = fills_in.clamp(SHORTEST_TO_FILL, LONGEST_TO_FILL);
+    pauses(of_line, lender.share(), fills_in, now, Some(fills_in));
 }
 
 /// The line of a concurrency bucket had no slot.
 pub(super) fn had_no_slot(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
-    pauses(of_line, lender, LONGEST_PAUSE, now);
+    pauses(of_line, lender, LONGEST_PAUSE, now, None);
 }
 
 /// Callers that asked a line by the same reading count as one.
-fn pauses(of_line: &Extensions, lender: Option<&ShareName>, longest: Duration, now: Timestamp) {
+fn pauses(
+    of_line: &Extensions,
+    lender: Option<&ShareName>,
+    longest: Duration,
+    now: Timestamp,
+    bound: Option<Duration>,
+) {
     let pauses = of_line.of::<Pauses>();
     let mut pauses = pauses.0.lock();
     let before = pauses.get(&lender.cloned()).copied();
@@ -90,7 +97,9 @@ fn pauses(of_line: &Extensions, lender: Option<&ShareName>, longest: Duration, n
         return;
     }
     let length = before.map(|pause| pause.length).map_or(FIRST_PAUSE, |before| (before * 2).min(longest));
-    pauses.insert(lender.cloned(), Pause::from(now, length));
+    let pause = Pause::from(now, length);
+    let until = bound.map_or(pause.until, |bound| pause.until.min(now.after(bound)));
+    pauses.insert(lender.cloned(), Pause { until, ..pause });
 }
 
 /// A line lent, and is as `lender` sees it now. If it has more, it is asked again at once.
@@ -139,7 +148,7 @@ mod tests {
     fn a_line_of_tokens_is_asked_again_by_the_time_that_it_takes_to_fill() {
         let now = Timestamp::from_secs(1_800_000_000);
         let (capacity, floor) = (Amount::from_tokens(110), Amount::from_tokens(10));
-        for (fills_in_ms, pauses_ms) in [(10, 150..=450), (1_000, 500..=1_500), (30_000, 1_000..=3_000)] {
+        for (fills_in_ms, pauses_ms) in [(10, 150..=300), (1_000, 500..=1_000), (30_000, 1_000..=2_000)] {
             let rate = Rate::per(Amount::from_tokens(100), Duration::from_millis(fills_in_ms)).unwrap();
             let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
             let lender = Bucket::full(Dimension::new("acme#rpm").unwrap(), limit, now);

@@ -22,11 +22,14 @@ pub(crate) struct Terms {
     /// The caller's place among those that may move on, which keep their order in the other queue; 0 for all
     /// others.
     pub(crate) came: u64,
+    /// Whether the caller may leave the last start within its patience to callers of other processes
+    /// ([`last_start`](crate::lane::last_start)): not one that holds something else meanwhile.
+    pub(crate) lets_others: bool,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease, ends: None, moves_on: false, came: 0 }
+        Self { until: None, stays: false, lease, ends: None, moves_on: false, came: 0, lets_others: false }
     }
 
     /// How far ahead the caller books, from now.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt, Reason,
-    Refusal, ShareName, Starts, Take, Timestamp,
+    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt,
+    ShareName, Starts, Take, Timestamp,
 };
 use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
@@ -271,7 +271,7 @@ impl TokenBatch<'_> {
         let later = self.waiters.split_off(claims.len());
         let refused = std::mem::replace(&mut self.waiters, later).into_iter().zip(left_to_others);
         for ((waiter, left_to_others), answer) in refused.zip(batch.answers) {
-            let answer = self.refusal_answer(answer, waiter.ask.cost, left_to_others);
+            let answer = self.refusal_answer(answer, &waiter.ask, left_to_others);
             waiter.answer(answer);
         }
         Ok(None)
@@ -281,7 +281,7 @@ impl TokenBatch<'_> {
     /// without shares costs what it did before there were shares.
     fn claim(&self, waiter: &TokenWaiter, bucket: &Bucket) -> (Claim, Duration) {
         let claim = waiter.ask.claim();
-        let left_to_others = match bucket.has_shares() && !claim.patience.is_zero() {
+        let left_to_others = match bucket.has_shares() && waiter.ask.terms.lets_others {
             true => last_start::left_to_others(&self.entry.extensions, claim.patience),
             false => Duration::ZERO,
         };
@@ -317,19 +317,16 @@ impl TokenBatch<'_> {
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
-    fn refusal_answer(&self, answer: Plan<Amount>, cost: Cost, left_to_others: Duration) -> LaneAnswer {
-        let dimension = &self.entry.dimension;
+    fn refusal_answer(&self, answer: Plan<Amount>, ask: &TokenAsk, left_to_others: Duration) -> LaneAnswer {
+        let (dimension, cost) = (&self.entry.dimension, ask.cost);
         match answer {
             Plan::NeverSatisfiable { capacity } => {
                 let share = self.entry.line();
                 Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
             Plan::Refuse(refusal) => {
-                // A cool-down is over when it is over: nobody books during it.
-                let is_booked = refusal.reason == Reason::Exhausted;
-                let later = if is_booked { left_to_others } else { Duration::ZERO };
-                let wait = refusal.wait.saturating_add(later);
-                Ok(Taken::Refused(refused(dimension, Refusal { wait, ..refusal })))
+                let refusal = last_start::refused(refusal, ask.terms.patience(), left_to_others);
+                Ok(Taken::Refused(refused(dimension, refusal)))
             }
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
         }
@@ -387,7 +384,8 @@ impl TokenBatch<'_> {
             last_start::rival_seen(&self.entry.extensions);
         }
         let granted = self.waiters.iter().zip(&sent.sums_to_callers);
-        if let Some((last, _)) = granted.rev().find(|(_, sum)| sum.is_some()) {
+        let last = granted.rev().find(|(_, sum)| sum.is_some());
+        if let Some((last, _)) = last.filter(|(last, _)| last.ask.terms.lets_others) {
             last_start::booked(&self.entry.extensions, last.ask.claim(), after, now);
         }
     }
@@ -405,8 +403,12 @@ impl TokenBatch<'_> {
     /// to lend.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, floor) = &sent.from {
+            // A line that its owner filled has more than the reading said, and another anchor.
             let lender = after.clone().seen_from(share.as_ref());
-            return lending::had_too_little(&self.entry.extensions, &lender, *floor, now);
+            if lender.level(now).minus(*floor) < sent.total {
+                lending::had_too_little(&self.entry.extensions, &lender, *floor, now);
+            }
+            return;
         }
         if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
             last_start::rival_seen(&self.entry.extensions);

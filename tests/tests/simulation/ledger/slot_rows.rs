@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{Ledger, Touched, Writer};
 use crate::row::{BucketRow, Micros, number};
+use crate::wire::FARTHEST_MARK;
 
 /// Buckets of this prefix have slots, and shares with rows of their own.
 pub(crate) const SLOTTED: &str = "slotted#";
@@ -28,9 +29,6 @@ const NAMES_KNOWN_FOR: Micros = 60_000_000;
 
 /// A write is on its way for so long at most.
 const UNDERWAY: Micros = 60_000_000;
-
-/// A mark that ends later than this is believed by nobody.
-const FARTHEST_MARK: Micros = 8_000_000;
 
 /// A share as the bucket's row names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,9 +32,9 @@ use crate::lane::{attempt, prefetch, shadow};
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
-/// A shorter wait may be over before the table has answered once. Such a caller does not queue: it asks once,
-/// as `acquire` does. A smaller value lets it wait for a slot that comes free at once, and refuses it if the
-/// answer takes longer.
+/// A shorter wait may be over before the table has answered once. Such a caller does not queue: it asks once
+/// for a start now, as `acquire` does. With a smaller value, more callers queue, and are refused if the
+/// table's answer takes longer than their wait.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 /// A caller whose start was further away than this reads the bucket again, for a cool-down that another
@@ -61,6 +61,8 @@ pub(super) struct StartWait<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
     ends: Option<Instant>,
+    /// Whether the wait may be over before the table has answered once.
+    is_short: bool,
     acquiring: Mutex<Duration>,
 }
 
@@ -94,15 +96,16 @@ impl From<NoStart> for LimitError {
 
 impl<'a> StartWait<'a> {
     /// The wait ends at `until` at the latest, and waiting and running together at `ends`.
-    pub(super) const fn new(inner: &'a Arc<Inner>, until: Instant, ends: Option<Instant>) -> Self {
-        Self { inner, until, ends, acquiring: Mutex::new(Duration::ZERO) }
+    pub(super) fn new(inner: &'a Arc<Inner>, until: Instant, ends: Option<Instant>) -> Self {
+        let is_short = until.saturating_duration_since(Instant::now()) < SHORTEST_WAIT;
+        Self { inner, until, ends, is_short, acquiring: Mutex::new(Duration::ZERO) }
     }
 
-    /// When the caller goes without an answer. A wait bounds how far away the start may be; if it is shorter
-    /// than an answer takes, the answer has a time of its own.
+    /// When the caller stops waiting for an answer. A wait bounds how far away the start may be; if it is
+    /// shorter than an answer takes, the answer has a time of its own.
     pub(super) fn answered_by(&self) -> Instant {
         let answered = Instant::now() + self.inner.store.answer_within();
-        match self.left() < SHORTEST_WAIT {
+        match self.is_short {
             true => self.ends.map_or(answered, |ends| answered.min(ends)),
             false => self.until,
         }
@@ -117,7 +120,7 @@ impl<'a> StartWait<'a> {
         if self.inner.config.mode.is_shadow() {
             return self.once(&asks, self.terms(Duration::ZERO)).await;
         }
-        if self.left() < SHORTEST_WAIT {
+        if self.is_short {
             return self.once(&asks, self.at_once()).await;
         }
         let asked_at = self.inner.now();
@@ -135,7 +138,7 @@ impl<'a> StartWait<'a> {
                 held.join(self.take_slots(&slots).await?);
             }
             pause(self.spread_slots(&held, asked_at)).await;
-            let booked = self.book(tokens.clone()).await;
+            let booked = self.book(tokens.clone(), slots.is_empty() && tokens.len() == 1).await;
             match booked {
                 Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
                 Err(no) => {
@@ -229,7 +232,7 @@ impl<'a> StartWait<'a> {
 
     /// Books tokens and sleeps until their start. Of several dimensions, the one with the longest wait is
     /// booked first, and the others when it starts, so that no tokens lie unused for long.
-    async fn book(&self, mut asks: Vec<Ask>) -> Result<Option<Grant>, NoStart> {
+    async fn book(&self, mut asks: Vec<Ask>, lets_others: bool) -> Result<Option<Grant>, NoStart> {
         if let Some(grant) = self.take_stock(&asks) {
             return Ok(Some(grant));
         }
@@ -238,7 +241,7 @@ impl<'a> StartWait<'a> {
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
             // A lease that is written with a booking must outlast the wait for the start.
-            match self.ask(&batch, self.left()).await? {
+            match self.ask_on(&batch, Terms { lets_others, ..self.terms(self.left()) }).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
@@ -344,7 +347,7 @@ impl<'a> StartWait<'a> {
 
     fn terms(&self, longer: Duration) -> Terms {
         let lease = self.inner.config.lease_ttl + longer;
-        Terms { until: Some(self.until), stays: true, lease, ends: self.ends, moves_on: false, came: 0 }
+        Terms { until: Some(self.until), stays: true, ends: self.ends, ..Terms::at_once(lease) }
     }
 
     /// For a start now, or none: the table's answer has a time of its own (`SLUICE_ANSWER_WITHIN`).
