@@ -200,7 +200,7 @@ pub(crate) fn number(value: &str) -> AttributeValue {
 
 /// All of these if all cases are asked for, else the first.
 pub(crate) fn all_or_first<T>(cases: &[T]) -> &[T] {
-    if sluice_tests::is_whole() { cases } else { &cases[..1] }
+    if sluice_test_extent::is_whole() { cases } else { &cases[..1] }
 }
 
 /// Acquires what must be free.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// How often to kill: `whole` times if all cases are asked for, else a third of that.
 pub(crate) fn kills(whole: u32) -> u32 {
-    sluice_tests::cases(whole, 3)
+    sluice_test_extent::cases(whole, 3)
 }
 
 /// A command of the program against `endpoint`, with nothing of the shell's settings. What it prints goes

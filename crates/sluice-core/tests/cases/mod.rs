@@ -4,5 +4,5 @@ use proptest::prelude::ProptestConfig;
 
 /// `whole` of them if all cases are asked for, else a quarter.
 pub(crate) fn cases(whole: u32) -> ProptestConfig {
-    ProptestConfig { cases: sluice_tests::cases(whole, 4), ..ProptestConfig::default() }
+    ProptestConfig { cases: sluice_test_extent::cases(whole, 4), ..ProptestConfig::default() }
 }

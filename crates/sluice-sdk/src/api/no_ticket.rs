@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoTicket {
-    /// The start is further ahead than [`ticket_within`](crate::Request::ticket_within) allows.
+    /// No start was booked as close as [`ticket_within`](crate::Request::ticket_within) asks for.
     TooFarAhead,
     /// A concurrency bucket refused, and a slot cannot be booked: only a release ends its wait.
     NoFreeSlot,
@@ -51,7 +51,7 @@ impl NoTicket {
 impl fmt::Display for NoTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooFarAhead => "the start is further ahead than asked for",
+            Self::TooFarAhead => "no start was booked as close as asked for",
             Self::NoFreeSlot => "a slot cannot be booked",
             Self::CoolingDown => "nothing is booked during a cool-down",
             Self::TooShort => "the call costs nearly the whole capacity, or the bucket fills within a second, so its start cannot be kept",

@@ -134,7 +134,7 @@ fn compacting_takes_stale_entries_alone() {
 /// One long stream keeps the heap's top alive, so that only compaction removes the stale entries.
 #[test]
 fn millions_of_stores_and_takes_keep_the_size() {
-    let rounds = u64::from(sluice_tests::cases(100_000, 10));
+    let rounds = u64::from(sluice_test_extent::cases(100_000, 10));
     let mut index = index(1_000);
     index.store(&new("a long stream", "a", 0), 0).unwrap();
     let names: Vec<String> = (0..50).map(|n| format!("request {n}")).collect();
