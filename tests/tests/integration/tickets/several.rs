@@ -311,13 +311,13 @@ async fn a_refusal_without_a_ticket_says_why() {
             &client,
             booking().cost(RPM, 9).ticket_within(Duration::from_secs(8)),
             NoTicket::TooFarAhead,
-            "further ahead",
+            "no start was booked as close",
         ),
         (
             &client,
             both(500).cost(RPM, 9).ticket_within(Duration::from_secs(8)),
             NoTicket::TooFarAhead,
-            "further ahead",
+            "no start was booked as close",
         ),
         (
             &client,
