@@ -201,10 +201,10 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
         table.contains("UNTIL") && table.contains("in ") && table.lines().all(|l| l.chars().count() <= 80),
         "{table}"
     );
-    let refused = sandbox.run(&["run", "--wait", "300ms", slot, "--", "true"]);
+    let refused = sandbox.run(&["run", "--wait", "900ms", slot, "--", "true"]);
     assert_eq!(refused.status.code(), Some(75));
     let said = text(&refused.stderr);
-    assert!(said.contains("no slot came free within 300ms") && !said.contains("waiting for"), "{said}");
+    assert!(said.contains("no slot came free within 900ms") && !said.contains("waiting for"), "{said}");
     Command::new("kill").arg(holder.id().to_string()).status().unwrap();
     assert_eq!(holder.wait().unwrap().code(), Some(143), "SIGTERM is passed on to the command");
     assert_eq!(

@@ -299,14 +299,9 @@ async fn a_refusal_without_a_ticket_says_why() {
     let all_leases = world.client_with(|settings| settings.leases(Leases::All));
     for (client, request, why, text) in [
         // Its tokens would overflow as soon as they are there.
-        (&client, booking().cost(RPM, 10), NoTicket::TooShort, "good for less than a second"),
+        (&client, booking().cost(RPM, 10), NoTicket::TooShort, "its start cannot be kept"),
         // As would those of a bucket that fills up in a second.
-        (
-            &client,
-            Request::from(RPD).ticket_within(MINUTE),
-            NoTicket::TooShort,
-            "good for less than a second",
-        ),
+        (&client, Request::from(RPD).ticket_within(MINUTE), NoTicket::TooShort, "its start cannot be kept"),
         (
             &client,
             booking().cost(RPM, 9).ticket_within(Duration::from_secs(8)),
