@@ -243,6 +243,8 @@ fn place(endpoint: &str) -> String {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, host)| host);
     match host.strip_prefix("dynamodb.").and_then(|host| host.strip_suffix(".amazonaws.com")) {
         Some(region) => format!("in Region {region}"),
+        // Of an account, of another partition, or of FIPS.
+        None if host.contains(".amazonaws.com") || host.ends_with(".api.aws") => format!("at {endpoint}"),
         None => format!("at {endpoint} (SLUICE_ENDPOINT_URL)"),
     }
 }
@@ -310,6 +312,11 @@ mod tests {
         );
         let aws = told("https://dynamodb.eu-central-1.amazonaws.com");
         assert!(aws.starts_with(r#"there is no table "limits" in Region eu-central-1:"#), "{aws}");
+        let of_account = told("https://123456789012.ddb.eu-central-1.amazonaws.com");
+        assert!(
+            of_account.contains(r#"at https://123456789012.ddb.eu-central-1.amazonaws.com:"#),
+            "{of_account}"
+        );
     }
 
     #[test]
