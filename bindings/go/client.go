@@ -78,6 +78,7 @@ func (r Request) args() map[string]any {
 // Acquire takes what a call needs from all dimensions or from none; it never waits for quota. It returns a grant, or a
 // refusal.
 func (c *Client) Acquire(ctx context.Context, request Request) (*Grant, *Retry, error) {
+	// One request may serve calls that wait and calls that do not.
 	request.maxWait = nil
 	return granted(c.target.call(ctx, "acquire", request.args(), nil))
 }

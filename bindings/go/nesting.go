@@ -38,6 +38,7 @@ func inside(ctx context.Context, client *target) []string {
 
 // inside has the arguments of a wait for a start.
 func (r Request) inside(ctx context.Context, client *Client) map[string]any {
+	// Whoever waits for its start needs no ticket for it.
 	r.ticketWithin, r.ticket = nil, nil
 	args := r.args()
 	args["inside"] = inside(ctx, client.target)

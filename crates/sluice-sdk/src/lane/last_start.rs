@@ -22,8 +22,8 @@ use crate::extensions::Extensions;
 /// processes than that compete, and a smaller one refuses fewer callers whose start was free.
 const CALLS: u32 = 48;
 
-/// The part of a caller's patience that it may lose.
-const MOST: u32 = 3;
+/// A caller loses a third of its patience at most: one part in so many.
+const ONE_IN: u32 = 3;
 
 /// A process that has seen nobody else book for so long lets nobody go first.
 const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Durati
     let state = last_start.0.lock();
     let until = state.others_until.filter(|_| state.has_rivals());
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-    left.min(patience / MOST)
+    left.min(patience / ONE_IN)
 }
 
 /// What is told to a caller whose start was left to others: that it is later than its patience. By then the

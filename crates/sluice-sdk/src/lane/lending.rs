@@ -16,9 +16,9 @@ use crate::extensions::Extensions;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause of a line of slots.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause of a line of tokens is the time in which it fills, between these two: nothing that it may
-/// lend is lost meanwhile. The first keeps failed writes few at lines that fill faster, and the second lets
-/// borrowers find within seconds that a slow line lends again.
+/// The longest pause of a line of tokens after a failed write is the time in which it fills, between these two.
+/// So little of what it may lend is lost. The first keeps failed writes few at lines that fill faster, and the
+/// second lets borrowers find within seconds that a slow line lends again.
 const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 const LONGEST_TO_FILL: Duration = Duration::from_secs(2);
 

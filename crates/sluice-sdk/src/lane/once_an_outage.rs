@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluice_table::Store;
 
-/// The last outage in which it was logged: the one after so many returns, and one; zero for none.
+/// The outage of the last warning: the number of returns before it, plus one. Zero: none.
 #[derive(Debug, Default)]
 pub(crate) struct OnceAnOutage(AtomicU32);
 
