@@ -144,13 +144,15 @@ pub struct RatePlanner<'a> {
     headroom: Duration,
     future_anchor: FutureAnchor,
     taker: Taker,
+    expects_spent: bool,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep, taker: Taker::Own }
+        let (headroom, future_anchor) = (Duration::ZERO, FutureAnchor::Keep);
+        Self { bucket, headroom, future_anchor, taker: Taker::Own, expects_spent: false }
     }
 
     /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or
@@ -186,6 +188,13 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub const fn with_headroom(self, room: Duration) -> Self {
         Self { headroom: room, ..self }
+    }
+
+    /// Whether others most likely spent since the reading: if the reading says that the bucket is full by
+    /// now, the write is a spend, which fails if the bucket is full indeed.
+    #[must_use]
+    pub const fn expecting_spent(self, expects_spent: bool) -> Self {
+        Self { expects_spent, ..self }
     }
 
     /// The write that takes `take`, or the refusal. If others may spend in between, only the reply shows the
@@ -296,7 +305,7 @@ impl<'a> RatePlanner<'a> {
         // What flows in within a patience flows in only after a repair. This write makes no repair, so it
         // books nothing.
         let (lowest, anchor) = if repairs { (lowest.max(total), Anchor::Stays) } else { (lowest, anchor) };
-        if self.bucket.tokens() > brim {
+        if self.bucket.tokens() > brim && !self.expects_spent {
             return self.write_full(now, total, brim, lot_count);
         }
         let mut values = alloc::vec![(":lowest", Operand::number(lowest)), (":brim", Operand::number(brim))];

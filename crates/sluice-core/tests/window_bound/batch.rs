@@ -62,11 +62,13 @@ impl Process {
                 }
             }
         }
-        for _ in 0..4 {
+        for attempt in 0..4 {
             let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
             let more = if turn.prefetches { asked.plus(asked).plus(asked) } else { Amount::ZERO };
             let _ = self.demand.next_lot(&self.reading, asked, local);
-            let batch = RatePlanner::new(&self.reading).plan_batch(&claims, local, Starts::InReply, more);
+            let guesses = attempt == 0 && claims.len() % 2 == 0;
+            let planner = RatePlanner::new(&self.reading).expecting_spent(guesses);
+            let batch = planner.plan_batch(&claims, local, Starts::InReply, more);
             let Some(planned) = batch.write else { break };
             let applied = item.apply(&planned.update);
             self.reading = item.bucket();

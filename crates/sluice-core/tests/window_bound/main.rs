@@ -48,7 +48,8 @@ impl Caller {
         let local = Timestamp::from_micros(take.now.micros() + error);
         let take = Take { now: local, ..take };
         for attempt in 0..4 {
-            let exact = RatePlanner::new(&self.reading);
+            let guesses = attempt == 0 && take.cost.amount().micros() % 2 == 0;
+            let exact = RatePlanner::new(&self.reading).expecting_spent(guesses);
             let planner = if attempt > 1 { exact.with_headroom(Duration::from_millis(100)) } else { exact };
             let planned = match planner.plan(take) {
                 Plan::Write(planned) => planned,
@@ -354,4 +355,37 @@ fn headroom_lets_callers_of_a_bucket_that_stays_full_spend_on_one_anchor() {
         assert_eq!(spend.form, Form::Spend);
         assert!(item.apply(&spend.update));
     }
+}
+
+#[test]
+fn a_spend_that_expects_others_to_have_spent_fails_only_in_a_full_bucket() {
+    let limit = {
+        let capacity = Amount::from_tokens(60);
+        let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+        Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap()
+    };
+    let (now, dimension) = start();
+    let mut item = Item::of(&Bucket::full(dimension, limit, now));
+    let plan = |reading: &Bucket, calls: i64, now: Timestamp, expects: bool| {
+        let take = Take { cost: cost(calls * 1_000_000), now, patience: Duration::ZERO };
+        match RatePlanner::new(reading).expecting_spent(expects).plan(take) {
+            Plan::Write(planned) => planned,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(item.apply(&plan(&item.bucket(), 30, now, false).update));
+    let reading = item.bucket();
+    let later = now.after(Duration::from_secs(40));
+    assert!(item.apply(&plan(&reading, 20, now.after(Duration::from_secs(20)), false).update));
+
+    // By the old reading the bucket is full, and it is not.
+    let (full, spend) = (plan(&reading, 1, later, false), plan(&reading, 1, later, true));
+    assert_eq!((full.form, spend.form), (Form::Full, Form::Spend));
+    assert!(!item.apply(&full.update));
+    assert!(item.apply(&spend.update));
+    assert_eq!(item.bucket().level(later), Amount::from_tokens(49));
+
+    let (reading, full_again) = (item.bucket(), later.after(Duration::from_secs(20)));
+    assert!(!item.apply(&plan(&reading, 1, full_again, true).update), "it would pay out more than it holds");
+    assert!(item.apply(&plan(&reading, 1, full_again, false).update));
 }

@@ -1,29 +1,44 @@
-//! Decides who books the last start that callers would wait for.
+//! Decides who books the last starts that callers would wait for.
 //!
 //! If callers ask for more than flows in, they book up to the end of their patience. Then one more start comes
 //! within it each time a token flows in. Every process knows when, and has a caller for it: one write
-//! succeeds, the others fail. So a process that booked the last start lets others book for a while: its
-//! callers are refused, unless their starts are earlier by the time that is left. No start is lost, only
+//! succeeds, the others fail. So a process that booked one of the last starts lets others book for a while:
+//! its callers are refused, unless their starts are earlier by the time that is left. No start is lost, only
 //! booked later.
 //!
-//! The time does not depend on who was faster: a process that was lucky once would be lucky again. It is
-//! random: with a fixed time, processes would come back in the same order each time.
+//! The time goes by how far the line was booked, so that as many processes as there are take turns: the
+//! further, the more of them there are, and the longer each lets others book. It does not depend on who was
+//! faster, because a process that was lucky once would be lucky again. And it is random: with a fixed time,
+//! processes would come back in the same order each time.
+//!
+//! Meanwhile others book, so a reading soon says too much. The process takes the line to be booked as far as
+//! when it last saw it, and asks again when its turn has come by that.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Claim, Reason, Refusal, Timestamp};
-use sluice_table::random_wait_up_to;
+use sluice_table::random_wait_around;
 use tokio::time::Instant;
 
 use crate::extensions::Extensions;
 
-/// So many calls flow in, on average, while a process lets others book. A larger value saves writes where more
-/// processes than that compete, and a smaller one refuses fewer callers whose start was free.
-const CALLS: u32 = 48;
-
-/// A caller loses a third of its patience at most: one part in so many.
+/// Starts in the last third of a caller's patience are last starts, and a caller loses so much of its patience
+/// at most: one part in so many.
 const ONE_IN: u32 = 3;
+
+/// So many calls flow in, on average, while a process lets others book that booked the first of the last
+/// starts, and twice as many for each doubling up to the end of the patience. The largest is for about a
+/// hundred processes: beyond, more writes fail.
+const CALLS: f64 = 6.0;
+const DOUBLINGS: f64 = 4.0;
+
+/// A process lets others book for so many times the patience at most.
+const PATIENCES: u32 = 4;
+
+/// When its turn has come, a process leaves so many calls more to the others: they may have booked more
+/// since it last looked. More of them save writes where many compete.
+const CALLS_MORE: u32 = 2;
 
 /// A process that has seen nobody else book for so long lets nobody go first.
 const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
@@ -54,6 +69,16 @@ pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Durati
     left.min(patience / ONE_IN)
 }
 
+/// The same by a reading of this age: others have booked since what has flowed in since, most likely. After a
+/// whole patience the process asks in any case.
+pub(super) fn expected(claim: Claim, left_to_others: Duration, line: &Bucket, age: Duration) -> Claim {
+    if left_to_others.is_zero() {
+        return claim;
+    }
+    let more = flows_in(line, claim.cost.amount()).saturating_mul(CALLS_MORE).min(claim.patience / ONE_IN);
+    Claim { patience: claim.patience.saturating_sub(age + more), ..claim }
+}
+
 /// What is told to a caller whose start was left to others: that it is later than its patience. By then the
 /// tokens are there, and whoever comes back takes them.
 pub(super) fn refused(refusal: Refusal, patience: Duration, left_to_others: Duration) -> Refusal {
@@ -74,18 +99,26 @@ pub(super) fn rival_seen(of_line: &Extensions) {
 /// This process took tokens for `last`, and left the line as `after`.
 pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Timestamp) {
     let cost = last.cost.amount();
-    let is_last = |latest| after.reaches(cost).is_none_or(|next| next > latest);
-    if last.patience.is_zero() || !is_last(now.after(last.patience)) {
+    let latest = now.after(last.patience);
+    let before_latest = after.reaches(cost).map_or(Duration::ZERO, |next| latest.since(next));
+    let last_starts = last.patience / ONE_IN;
+    if last_starts.is_zero() || before_latest > last_starts {
         return;
     }
     let last_start = of_line.of::<LastStart>();
     let mut state = last_start.0.lock();
     if state.has_rivals() {
-        let flows_in = |amount: Amount| after.limit().refill_rate().time_for(amount).unwrap_or_default();
-        // Whatever a call costs. The time that is drawn is at most twice that.
-        let on_average = (flows_in(cost) * CALLS).min(last.patience);
-        state.others_until = Some(Instant::now() + random_wait_up_to(on_average * 2));
+        let free = before_latest.as_secs_f64() / last_starts.as_secs_f64();
+        let calls = CALLS * (DOUBLINGS * (1.0 - free)).exp2();
+        // Whatever a call costs.
+        let on_average = flows_in(after, cost).mul_f64(calls).min(last.patience.saturating_mul(PATIENCES));
+        state.others_until = Some(Instant::now() + random_wait_around(on_average));
     }
+}
+
+/// How long `amount` takes to flow in.
+fn flows_in(line: &Bucket, amount: Amount) -> Duration {
+    line.limit().refill_rate().time_for(amount).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -111,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_booked_the_last_start_lets_others_book_for_a_while() {
+    async fn who_booked_one_of_the_last_starts_lets_others_book_for_a_while() {
         fastrand::seed(7);
         let (of_line, now) = (Extensions::default(), Timestamp::from_secs(1_800_000_000));
         let last = Claim { cost: Cost::ONE, patience: PATIENCE };
@@ -121,20 +154,26 @@ mod tests {
         booked(&of_line, last, &too_late, now);
         assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else wants it");
         rival_seen(&of_line);
-        booked(&of_line, last, &line(now.after(PATIENCE)), now);
-        assert_eq!(left(PATIENCE), Duration::ZERO, "it was not the last");
+        let millis = Duration::from_millis;
+        booked(&of_line, last, &line(now.after(PATIENCE * 2 / 3 - millis(1))), now);
+        assert_eq!(left(PATIENCE), Duration::ZERO, "it was not one of the last");
         booked(&of_line, Claim { patience: Duration::ZERO, ..last }, &too_late, now);
         assert_eq!(left(PATIENCE), Duration::ZERO, "a caller that does not wait");
 
-        let lengths: Vec<Duration> = (0..200)
-            .map(|_| {
-                booked(&of_line, last, &too_late, now);
-                left(PATIENCE)
-            })
-            .collect();
-        let mean = lengths.iter().sum::<Duration>() / 200;
-        assert!(mean > Duration::from_millis(4_000) && mean < Duration::from_millis(5_600), "{mean:?}");
-        assert!(lengths.iter().max().unwrap() <= &Duration::from_millis(9_600));
+        // Ten calls flow in each second: 96 take 9.6 s, 24 take 2.4 s, and 6 take 0.6 s.
+        for (free, on_average) in [(millis(0), 9_600), (PATIENCE / 6, 2_400), (PATIENCE / 3, 600)] {
+            let lengths: Vec<Duration> = (0..200)
+                .map(|_| {
+                    booked(&of_line, last, &line(now.after(PATIENCE - free)), now);
+                    let until = of_line.of::<LastStart>().0.lock().others_until.unwrap();
+                    until.duration_since(Instant::now())
+                })
+                .collect();
+            let mean = lengths.iter().sum::<Duration>() / 200;
+            assert!(mean > millis(on_average) * 9 / 10 && mean < millis(on_average) * 11 / 10, "{mean:?}");
+            assert!(lengths.iter().max().unwrap() <= &(millis(on_average) * 3 / 2));
+        }
+        booked(&of_line, last, &too_late, now);
         assert!(left(Duration::from_millis(30)) <= Duration::from_millis(10), "a third of the patience");
         assert_eq!(left(Duration::ZERO), Duration::ZERO);
 
@@ -145,6 +184,21 @@ mod tests {
         assert_eq!(left(PATIENCE), Duration::ZERO, "the others may be gone");
         booked(&of_line, last, &too_late, now);
         assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else was seen for ten seconds");
+    }
+
+    #[test]
+    fn who_lets_others_book_takes_the_line_to_be_booked_as_far_as_when_it_was_seen() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let (line, left) = (line(now.after(PATIENCE)), Duration::from_secs(6));
+        let claim = |patience| Claim { cost: Cost::ONE, patience };
+        let patience = |left, secs| {
+            expected(claim(PATIENCE - left), left, &line, Duration::from_secs(secs)).patience.as_millis()
+        };
+        assert_eq!(patience(Duration::ZERO, 20), 30_000, "its turn has come");
+        // Two calls take 0.2 s.
+        assert_eq!(patience(left, 0), 23_800);
+        assert_eq!(patience(left, 20), 3_800);
+        assert_eq!(patience(left, 24), 0, "it asks once the start is there by what it saw");
     }
 
     #[test]

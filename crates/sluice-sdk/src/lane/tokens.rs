@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt,
-    ShareName, Starts, Take, Timestamp,
+    Amount, BatchPlan, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RatePlanner, RateReceipt, Starts,
+    Take, Timestamp,
 };
 use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
@@ -30,6 +30,10 @@ use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{last_start, lending, prefetch, round};
 use crate::telemetry;
+
+mod shares;
+
+use shares::TakenFrom;
 
 pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
 type TokenWaiter = Waiter<TokenAsk, LaneAnswer>;
@@ -122,20 +126,23 @@ struct SentWrite {
     began: Instant,
 }
 
-/// The line that a write takes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum TakenFrom {
-    Own,
-    /// Another share's line, or the common line, and what stays there.
-    Lender(Option<ShareName>, Amount),
-}
-
 /// A plan for callers: the write with the sums up to each of them.
 fn write_of(batch: BatchPlan, from: TakenFrom, now: Timestamp) -> Option<SentWrite> {
     let sum_to_caller = |answer: &Plan<_>| if let Plan::Write(sum) = answer { Some(*sum) } else { None };
     let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
     let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
     batch.write.map(|planned| SentWrite { planned, from, sums_to_callers, total, prefetched, now, began })
+}
+
+impl SentWrite {
+    /// The write failed, and the line is as `after` sees it. The next write expects it to be full, or not to
+    /// be, as this one found it.
+    fn found(&self, line: &Entry, after: &Bucket, now: Timestamp) {
+        let is_full = after.level(now) >= after.limit().capacity();
+        if is_full != (self.planned.form == Form::Full) {
+            line.found_full(is_full);
+        }
+    }
 }
 
 impl round::Batch for TokenBatch<'_> {
@@ -247,7 +254,11 @@ impl TokenBatch<'_> {
         if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
             return Ok(Some(sent));
         }
-        let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
+        if let Some(answers) = self.left_to_others(reading, &claims, &left_to_others, now) {
+            self.refuse(answers, left_to_others);
+            return Ok(None);
+        }
+        let planner = self.planner(&reading.bucket, now);
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
         let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
         self.lot = self.lot.or_else(measure);
@@ -268,53 +279,23 @@ impl TokenBatch<'_> {
             let (sums_to_callers, from) = (vec![Some(total)], TakenFrom::Own);
             return Ok(Some(SentWrite { planned, from, sums_to_callers, total, prefetched, now, began }));
         }
-        let later = self.waiters.split_off(claims.len());
-        let refused = std::mem::replace(&mut self.waiters, later).into_iter().zip(left_to_others);
-        for ((waiter, left_to_others), answer) in refused.zip(batch.answers) {
-            let answer = self.refusal_answer(answer, &waiter.ask, left_to_others);
-            waiter.answer(answer);
-        }
+        self.refuse(batch.answers, left_to_others);
         Ok(None)
     }
 
-    /// What a caller claims, and how much of its patience is left to callers of other processes. A bucket
-    /// without shares costs what it did before there were shares.
-    fn claim(&self, waiter: &TokenWaiter, bucket: &Bucket) -> (Claim, Duration) {
-        let claim = waiter.ask.claim();
-        let left_to_others = match bucket.has_shares() && waiter.ask.terms.lets_others {
-            true => last_start::left_to_others(&self.entry.extensions, claim.patience),
-            false => Duration::ZERO,
-        };
-        (Claim { patience: claim.patience - left_to_others, ..claim }, left_to_others)
+    fn planner<'b>(&self, bucket: &'b Bucket, now: Timestamp) -> RatePlanner<'b> {
+        let planner = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
+        planner.expecting_spent(self.entry.expects_spent())
     }
 
-    /// In a bucket with shares: the write for callers who need not wait, from their own line or from one that
-    /// lends. `None` if the first of them has to be booked or refused, and for a bucket without shares.
-    fn plan_with_shares(&self, bucket: &Bucket, claims: &[Claim], now: Timestamp) -> Option<SentWrite> {
-        if !bucket.has_shares() {
-            return None;
+    /// Answers the first callers, none of whom is granted.
+    fn refuse(&mut self, answers: Vec<Plan<Amount>>, left_to_others: Vec<Duration>) {
+        let later = self.waiters.split_off(answers.len());
+        let refused = std::mem::replace(&mut self.waiters, later).into_iter().zip(left_to_others);
+        for ((waiter, left_to_others), answer) in refused.zip(answers) {
+            let answer = self.refusal_answer(answer, &waiter.ask, left_to_others);
+            waiter.answer(answer);
         }
-        let at_once: Vec<Claim> =
-            claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
-        let own = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
-        // The own line first, and a call that it can never hold is not granted by others.
-        let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        match batch.answers.first() {
-            Some(Plan::Refuse(_)) => {}
-            // Those that do not fit stay for the next plan, which borrows for them, if a line lends.
-            Some(Plan::Write(_)) => {
-                let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
-                let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
-                lending::lender(&self.entry.extensions, bucket, refused.cost, now)?;
-                return write_of(batch, TakenFrom::Own, now);
-            }
-            Some(Plan::NeverSatisfiable { .. }) | None => return None,
-        }
-        let lent = lending::lender(&self.entry.extensions, bucket, at_once[0].cost, now)?;
-        let planner = RatePlanner::borrowing(&lent);
-        let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = TakenFrom::Lender(lent.0.share().cloned(), lent.1);
-        if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
     fn refusal_answer(&self, answer: Plan<Amount>, ask: &TokenAsk, left_to_others: Duration) -> LaneAnswer {
@@ -343,10 +324,10 @@ impl TokenBatch<'_> {
         let mut lender = None;
         if let TakenFrom::Lender(share, floor) = &sent.from {
             // By the reply the bucket has the share, whatever an older reading of the common line says.
-            let entry = self.inner.line_of(&self.entry.dimension, share.as_ref());
+            let entry = self.line_of(share.as_ref());
             after = Arc::new(parse(&entry, row)?);
             entry.apply_write(Arc::clone(&after), now);
-            lending::lent(&self.entry.extensions, &after, *floor, now);
+            lending::lent(&self.entry.extensions, &after, *floor, sent.total, now);
             lender = Some(entry);
         }
         let took = sent.began.elapsed();
@@ -378,18 +359,6 @@ impl TokenBatch<'_> {
         Ok(())
     }
 
-    /// Notes what a write took of a line of a bucket with shares, and what others took meanwhile.
-    fn booked(&self, after: &Bucket, sent: &SentWrite, now: Timestamp) {
-        if after.tokens() < sent.planned.after.tokens() {
-            last_start::rival_seen(&self.entry.extensions);
-        }
-        let granted = self.waiters.iter().zip(&sent.sums_to_callers);
-        let last = granted.rev().find(|(_, sum)| sum.is_some());
-        if let Some((last, _)) = last.filter(|(last, _)| last.ask.terms.lets_others) {
-            last_start::booked(&self.entry.extensions, last.ask.claim(), after, now);
-        }
-    }
-
     fn grant(&mut self, waiter: TokenWaiter, part: Part, at: Timestamp, took: Duration) {
         let unclaimed = self.unclaimed(part, at, took);
         if waiter.is_left() {
@@ -399,17 +368,19 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Notes a conflict if another process moved the anchor at the same time, and a line that had too little
-    /// to lend.
+    /// Notes what a failed write shows: whether the line was full, a line that had too little to lend, and a
+    /// conflict if another process moved the anchor at the same time.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, floor) = &sent.from {
             // A line that its owner filled has more than the reading said, and another anchor.
             let lender = after.clone().seen_from(share.as_ref());
+            sent.found(&self.line_of(share.as_ref()), &lender, now);
             if lender.level(now).minus(*floor) < sent.total {
                 lending::had_too_little(&self.entry.extensions, &lender, *floor, now);
             }
             return;
         }
+        sent.found(self.entry, after, now);
         if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
             last_start::rival_seen(&self.entry.extensions);
         }

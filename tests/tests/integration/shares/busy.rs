@@ -334,7 +334,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
 #[tokio::test(start_paused = true)]
 async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
     let (paid, _) = changing(50, 18, Duration::from_secs(8), 0.97).await;
-    assert!(paid.writes() <= 1.6, "a call: {paid}");
+    assert!(paid.writes() <= 1.35, "a call: {paid}");
 }
 
 /// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all
@@ -343,7 +343,7 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
     let (paid, least_part) = changing(50, 18, Duration::from_secs(60), 0.99).await;
-    assert!(paid.writes() <= 1.5, "a call: {paid}");
+    assert!(paid.writes() <= 1.3, "a call: {paid}");
     assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
 }
 
@@ -351,15 +351,15 @@ async fn ten_minutes_with_18_processes() {
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
     let (paid, least_part) = changing(50, 72, Duration::from_secs(60), 0.99).await;
-    // 1.5 are aimed at.
-    assert!(paid.writes() <= 2.6, "a call: {paid}");
+    assert!(paid.writes() <= 1.5, "a call: {paid}");
     assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
-    changing(20, 18, Duration::from_secs(60), 0.97).await;
+    let (paid, _) = changing(20, 18, Duration::from_secs(60), 0.97).await;
+    assert!(paid.writes() <= 1.6, "a call: {paid}");
 }
 
 /// Both ask for twice the limit together, the critical one for less than its share.
