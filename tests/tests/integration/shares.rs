@@ -447,3 +447,26 @@ async fn what_is_borrowed_of_a_share_that_is_new_to_the_process_goes_back_to_it(
     assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "the other lines stay as they are");
     assert_eq!(after[1].parse::<i32>().unwrap(), before[1].parse::<i32>().unwrap() + 1);
 }
+
+/// Each process asks once a second. By its reading the line is full again, and the others keep it from that.
+#[tokio::test(start_paused = true)]
+async fn a_process_learns_whether_others_keep_a_line_from_being_full() {
+    let world = World::new().await;
+    apply(&world, &split(requests(64, 1), &[("search", "0.9375")])).await;
+    let client = || world.client_with(|settings| settings.share(name("search")).note_use(false));
+    let clients: Vec<Client> = (0..60).map(|_| client()).collect();
+    let _ = take(&clients[0], Request::from(RPM).cost(RPM, 40)).await;
+    // In a full bucket each take moves the anchor, so the next of another process fails once, whatever it expects.
+    for (after_secs, gap_micros, most) in [(0, 16_667, 70), (10, 20_000, 630)] {
+        world.pass(Duration::from_secs(after_secs));
+        world.dynamo.meter().reset();
+        for _ in 0..10 {
+            for client in &clients {
+                world.pass(Duration::from_micros(gap_micros));
+                let _ = take(client, RPM).await;
+            }
+        }
+        let failed = world.dynamo.meter().failed_writes();
+        assert!(failed <= most, "after {after_secs} s: {failed} failed writes of 600 grants");
+    }
+}

@@ -289,6 +289,11 @@ impl<'a> RatePlanner<'a> {
         self.bucket.limit().capacity().minus(self.bucket.line().accrued_ceil(now))
     }
 
+    /// Whether the reading says that the bucket is full, and others are expected to have spent since.
+    pub(super) fn expects_spent_of_full(self, now: Timestamp) -> bool {
+        self.expects_spent && self.bucket.tokens() > self.brim(now)
+    }
+
     /// The write that takes `total` if the tokens are at least `lowest`.
     pub(super) fn write(
         self,

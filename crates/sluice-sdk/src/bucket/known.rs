@@ -43,8 +43,6 @@ pub(crate) struct Known {
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
     is_marked: AtomicBool,
-    /// Whether the bucket was last found not to be full where a reading had said so.
-    expects_spent: AtomicBool,
     /// When a write last failed because another had moved the anchor, and how long it was under way.
     anchor_conflict: Lazy<Box<AnchorConflict>>,
     /// Held during the first read of the row, so that many callers share one read.
@@ -97,6 +95,11 @@ impl BucketReading {
         now.since(self.read_at)
     }
 
+    /// Whether the reading has been doubted since a reply showed the row.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.seen_at < self.read_at
+    }
+
     /// Whether a reply showed the row at `at` or later.
     pub(crate) fn is_read_since(&self, at: Timestamp) -> bool {
         self.read_at >= at
@@ -121,7 +124,6 @@ impl Known {
             reading: Mutex::default(),
             presence: Presence::default(),
             is_marked: AtomicBool::new(false),
-            expects_spent: AtomicBool::new(false),
             anchor_conflict: Lazy::default(),
             loading: tokio::sync::Mutex::default(),
             load: Lazy::default(),
@@ -231,16 +233,6 @@ impl Known {
             Some((at, under_way)) if now.since(at) < CONTENTION_MEMORY => HEADROOM.max(under_way * 4),
             _ => Duration::ZERO,
         }
-    }
-
-    /// Whether others most likely spent of the bucket when a reading says that it is full by now.
-    pub(crate) fn expects_spent(&self) -> bool {
-        self.expects_spent.load(Ordering::Relaxed)
-    }
-
-    /// A write had expected the bucket to be full, or not to be, and failed.
-    pub(crate) fn found_full(&self, is_full: bool) {
-        self.expects_spent.store(!is_full, Ordering::Relaxed);
     }
 
     /// From now on the reading refuses nobody.

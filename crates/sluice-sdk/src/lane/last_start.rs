@@ -23,25 +23,32 @@ use tokio::time::Instant;
 
 use crate::extensions::Extensions;
 
-/// Starts in the last third of a caller's patience are last starts, and a caller loses so much of its patience
-/// at most: one part in so many.
-const ONE_IN: u32 = 3;
+/// Starts in the last third of a caller's patience are last starts: one part in so many. A caller loses so much
+/// of its patience at most. A larger part leaves room for more processes to take turns, and refuses more callers.
+const LAST_PART: u32 = 3;
 
-/// So many calls flow in, on average, while a process lets others book that booked the first of the last
-/// starts, and twice as many for each doubling up to the end of the patience. The largest is for about a
-/// hundred processes: beyond, more writes fail.
+/// Calls that flow in, on average, while a process lets others book, if it booked the first of the last starts.
+/// The number doubles so often up to the end of the patience: to 96 calls, for about a hundred processes. More
+/// doublings would serve more processes, and send one away for long that met a short rush.
 const CALLS: f64 = 6.0;
 const DOUBLINGS: f64 = 4.0;
 
 /// A process lets others book for so many times the patience at most.
-const PATIENCES: u32 = 4;
+const LONGEST_IN_PATIENCES: u32 = 4;
 
-/// When its turn has come, a process leaves so many calls more to the others: they may have booked more
-/// since it last looked. More of them save writes where many compete.
+/// When its turn has come by what it last saw, a process leaves so many calls more to the others: they may have
+/// booked more since. More of them save writes where many compete, and refuse more callers.
 const CALLS_MORE: u32 = 2;
 
-/// A process that has seen nobody else book for so long lets nobody go first.
+/// A process that has seen nobody else book for so long, or for its caller's patience if that is longer, lets
+/// nobody go first. A shorter time would end before the turn of a slow line has come round.
 const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// What a process last saw of the line refuses its callers for the time in which so many calls flow in, or for so
+/// long if that is more, but no longer than their patience. A longer time saves writes at slow lines, and finds
+/// later what others gave back.
+const UNASKED_CALLS: u32 = 10;
+const UNASKED_FOR: Duration = Duration::from_secs(10);
 
 /// What the callers of a line know of those of other processes.
 #[derive(Debug, Default)]
@@ -55,8 +62,8 @@ struct State {
 }
 
 impl State {
-    fn has_rivals(&self) -> bool {
-        self.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR)
+    fn has_rivals(&self, patience: Duration) -> bool {
+        self.rival_seen.is_some_and(|seen| seen.elapsed() <= RIVALS_KNOWN_FOR.max(patience))
     }
 }
 
@@ -64,19 +71,20 @@ impl State {
 pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Duration {
     let last_start = of_line.of::<LastStart>();
     let state = last_start.0.lock();
-    let until = state.others_until.filter(|_| state.has_rivals());
+    let until = state.others_until.filter(|_| state.has_rivals(patience));
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-    left.min(patience / ONE_IN)
+    left.min(patience / LAST_PART)
 }
 
-/// The same by a reading of this age: others have booked since what has flowed in since, most likely. After a
-/// whole patience the process asks in any case.
-pub(super) fn expected(claim: Claim, left_to_others: Duration, line: &Bucket, age: Duration) -> Claim {
-    if left_to_others.is_zero() {
-        return claim;
+/// What `claim`, which leaves so much of its patience to others, is judged by while the line was last seen so
+/// long ago: others have booked since what has flowed in since, most likely. `None` if the process asks.
+pub(super) fn judged_unasked(claim: Claim, left: Duration, line: &Bucket, age: Duration) -> Option<Claim> {
+    let (patience, a_call) = (claim.patience + left, flows_in(line, claim.cost.amount()));
+    if left.is_zero() || age >= UNASKED_FOR.max(a_call.saturating_mul(UNASKED_CALLS)).min(patience) {
+        return None;
     }
-    let more = flows_in(line, claim.cost.amount()).saturating_mul(CALLS_MORE).min(claim.patience / ONE_IN);
-    Claim { patience: claim.patience.saturating_sub(age + more), ..claim }
+    let more = a_call.saturating_mul(CALLS_MORE).min((patience / LAST_PART).saturating_sub(left));
+    Some(Claim { patience: claim.patience.saturating_sub(age + more), ..claim })
 }
 
 /// What is told to a caller whose start was left to others: that it is later than its patience. By then the
@@ -101,17 +109,18 @@ pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Tim
     let cost = last.cost.amount();
     let latest = now.after(last.patience);
     let before_latest = after.reaches(cost).map_or(Duration::ZERO, |next| latest.since(next));
-    let last_starts = last.patience / ONE_IN;
-    if last_starts.is_zero() || before_latest > last_starts {
+    let last_third = last.patience / LAST_PART;
+    if last_third.is_zero() || before_latest > last_third {
         return;
     }
     let last_start = of_line.of::<LastStart>();
     let mut state = last_start.0.lock();
-    if state.has_rivals() {
-        let free = before_latest.as_secs_f64() / last_starts.as_secs_f64();
-        let calls = CALLS * (DOUBLINGS * (1.0 - free)).exp2();
+    if state.has_rivals(last.patience) {
+        let free_part = before_latest.as_secs_f64() / last_third.as_secs_f64();
+        let calls = CALLS * (DOUBLINGS * (1.0 - free_part)).exp2();
         // Whatever a call costs.
-        let on_average = flows_in(after, cost).mul_f64(calls).min(last.patience.saturating_mul(PATIENCES));
+        let on_average =
+            flows_in(after, cost).mul_f64(calls).min(last.patience.saturating_mul(LONGEST_IN_PATIENCES));
         state.others_until = Some(Instant::now() + random_wait_around(on_average));
     }
 }
@@ -177,13 +186,13 @@ mod tests {
         assert!(left(Duration::from_millis(30)) <= Duration::from_millis(10), "a third of the patience");
         assert_eq!(left(Duration::ZERO), Duration::ZERO);
 
-        of_line.of::<LastStart>().0.lock().others_until = Some(Instant::now() + PATIENCE);
-        tokio::time::advance(RIVALS_KNOWN_FOR).await;
+        of_line.of::<LastStart>().0.lock().others_until = Some(Instant::now() + PATIENCE * 3);
+        tokio::time::advance(PATIENCE).await;
         assert_eq!(left(PATIENCE), PATIENCE / 3);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(left(PATIENCE), Duration::ZERO, "the others may be gone");
         booked(&of_line, last, &too_late, now);
-        assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else was seen for ten seconds");
+        assert_eq!(left(PATIENCE), Duration::ZERO, "nobody else was seen for a whole patience");
     }
 
     #[test]
@@ -191,14 +200,20 @@ mod tests {
         let now = Timestamp::from_secs(1_800_000_000);
         let (line, left) = (line(now.after(PATIENCE)), Duration::from_secs(6));
         let claim = |patience| Claim { cost: Cost::ONE, patience };
-        let patience = |left, secs| {
-            expected(claim(PATIENCE - left), left, &line, Duration::from_secs(secs)).patience.as_millis()
+        let judged = |left, secs| {
+            let judged = judged_unasked(claim(PATIENCE - left), left, &line, Duration::from_secs(secs));
+            judged.map(|claim| claim.patience.as_millis())
         };
-        assert_eq!(patience(Duration::ZERO, 20), 30_000, "its turn has come");
+        assert_eq!(judged(Duration::ZERO, 5), None, "its turn has come");
         // Two calls take 0.2 s.
-        assert_eq!(patience(left, 0), 23_800);
-        assert_eq!(patience(left, 20), 3_800);
-        assert_eq!(patience(left, 24), 0, "it asks once the start is there by what it saw");
+        assert_eq!(judged(left, 0), Some(23_800));
+        assert_eq!(judged(left, 9), Some(14_800));
+        assert_eq!(judged(left, 10), None, "it asks after ten seconds");
+        assert_eq!(judged(PATIENCE / 3, 0), Some(20_000), "a caller loses a third at most");
+        let short = Claim { cost: Cost::ONE, patience: Duration::from_secs(2) };
+        let judged = |secs| judged_unasked(short, Duration::from_secs(1), &line, Duration::from_secs(secs));
+        assert_eq!(judged(2).map(|claim| claim.patience), Some(Duration::ZERO));
+        assert_eq!(judged(3), None, "it asks after its whole patience");
     }
 
     #[test]

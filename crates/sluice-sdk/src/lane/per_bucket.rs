@@ -150,7 +150,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         }
         let refusal = planner.refusal(Claim { cost: want.cost, patience: Duration::ZERO }, now)?;
         // Another line may have what this one lacks.
-        if lending::lender(&want.entry.extensions, &reading.bucket, want.cost, now).is_some() {
+        if lending::lender(&want.entry.extensions, &reading, want.cost, now).is_some() {
             return None;
         }
         Some(refused(&want.entry.dimension, refusal))

@@ -22,7 +22,7 @@ use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{lending, own_line};
+use crate::lane::{own_line, slot_pauses};
 use crate::telemetry;
 
 /// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer
@@ -226,7 +226,7 @@ async fn borrow(
         let entry = lender.map_or_else(|| Arc::clone(&common), |share| inner.row_of(&names, share));
         let (lender, share) = (lender.map(|share| &share.name), &share);
         Box::pin(async move {
-            if !lending::is_asked(&want.entry.extensions, lender, inner.now()) {
+            if !slot_pauses::is_asked(&want.entry.extensions, lender, inner.now()) {
                 return None;
             }
             let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, young)).await.ok()?.ok()?;
@@ -244,11 +244,11 @@ async fn borrow(
             wants.iter().enumerate().map(|(n, own)| if n == at { &borrowed } else { own }).cloned().collect();
         match own_line::take(inner, &from, at_once).await {
             Ok(Taken::Granted(lent)) => {
-                lending::has_lent(&want.entry.extensions, lender);
+                slot_pauses::has_lent(&want.entry.extensions, lender);
                 telemetry::borrowed(common.label(), share.as_ref(), lender, want.cost.amount());
                 return Some(lent);
             }
-            _ => lending::had_no_slot(&want.entry.extensions, lender, inner.now()),
+            _ => slot_pauses::had_no_slot(&want.entry.extensions, lender, inner.now()),
         }
     }
     None

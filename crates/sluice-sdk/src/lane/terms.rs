@@ -22,7 +22,7 @@ pub(crate) struct Terms {
     /// The caller's place among those that may move on, which keep their order in the other queue; 0 for all
     /// others.
     pub(crate) came: u64,
-    /// Whether the caller may leave the last start within its patience to callers of other processes
+    /// Whether the caller may leave one of the last starts within its patience to callers of other processes
     /// ([`last_start`](crate::lane::last_start)): not one that holds something else meanwhile.
     pub(crate) lets_others: bool,
 }

@@ -28,7 +28,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{last_start, lending, prefetch, round};
+use crate::lane::{full_guess, last_start, prefetch, round};
 use crate::telemetry;
 
 mod shares;
@@ -84,7 +84,17 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, La
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| {
         let (waiting, unclaimed_grants) = (None, Vec::new());
-        TokenBatch { inner, entry, waiters, waiting, unclaimed_grants, lot: None, has_tried_repair: false }
+        let (has_tried_repair, has_seen_row) = (false, false);
+        TokenBatch {
+            inner,
+            entry,
+            waiters,
+            waiting,
+            unclaimed_grants,
+            lot: None,
+            has_tried_repair,
+            has_seen_row,
+        }
     };
     round::lead(
         inner,
@@ -111,6 +121,8 @@ struct TokenBatch<'a> {
     /// Whether a write was sent that takes nothing and repairs the anchor. The write may fail beside a busy
     /// writer. Then all callers are answered by the row as it is, and nobody waits for another repair.
     has_tried_repair: bool,
+    /// Whether a reply of this round showed the row, so that the reading is not out of date.
+    has_seen_row: bool,
 }
 
 /// A write that is under way, with what it takes for each caller.
@@ -132,17 +144,6 @@ fn write_of(batch: BatchPlan, from: TakenFrom, now: Timestamp) -> Option<SentWri
     let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
     let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
     batch.write.map(|planned| SentWrite { planned, from, sums_to_callers, total, prefetched, now, began })
-}
-
-impl SentWrite {
-    /// The write failed, and the line is as `after` sees it. The next write expects it to be full, or not to
-    /// be, as this one found it.
-    fn found(&self, line: &Entry, after: &Bucket, now: Timestamp) {
-        let is_full = after.level(now) >= after.limit().capacity();
-        if is_full != (self.planned.form == Form::Full) {
-            line.found_full(is_full);
-        }
-    }
 }
 
 impl round::Batch for TokenBatch<'_> {
@@ -180,11 +181,16 @@ impl round::Batch for TokenBatch<'_> {
             Ok(Some(sent)) => sent,
             Ok(None) => return Ok(Step::Served),
             // A read costs half of a write that fails.
-            Err(Unread) => return refresh(self.inner, self.entry).await.map(|_| Step::Read),
+            Err(Unread) => {
+                self.has_seen_row = true;
+                return refresh(self.inner, self.entry).await.map(|_| Step::Read);
+            }
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
         // against these callers, and the tokens refill.
-        match self.inner.store.update(&sent.planned.update, Resend::Always).await? {
+        let written = self.inner.store.update(&sent.planned.update, Resend::Always).await?;
+        self.has_seen_row = true;
+        match written {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
                 let bucket = apply_read(self.inner, self.entry, &row)?;
@@ -251,10 +257,10 @@ impl TokenBatch<'_> {
         let (claims, left_to_others): (Vec<Claim>, Vec<Duration>) =
             self.waiters.iter().take(MOST_AT_ONCE).map(claim).unzip();
         let Some(first) = claims.first() else { return Ok(None) };
-        if let Some(sent) = self.plan_with_shares(&reading.bucket, &claims, now) {
+        if let Some(sent) = self.plan_with_shares(reading, &claims, now) {
             return Ok(Some(sent));
         }
-        if let Some(answers) = self.left_to_others(reading, &claims, &left_to_others, now) {
+        if let Some(answers) = self.refused_unasked(reading, &claims, &left_to_others, now) {
             self.refuse(answers, left_to_others);
             return Ok(None);
         }
@@ -285,7 +291,7 @@ impl TokenBatch<'_> {
 
     fn planner<'b>(&self, bucket: &'b Bucket, now: Timestamp) -> RatePlanner<'b> {
         let planner = self.inner.planner(bucket, now).with_headroom(self.entry.headroom(now));
-        planner.expecting_spent(self.entry.expects_spent())
+        planner.expecting_spent(self.expects_spent(bucket))
     }
 
     /// Answers the first callers, none of whom is granted.
@@ -318,18 +324,11 @@ impl TokenBatch<'_> {
         let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
-        if after.has_shares() && sent.from == TakenFrom::Own {
-            self.booked(&after, sent, now);
-        }
-        let mut lender = None;
-        if let TakenFrom::Lender(share, floor) = &sent.from {
-            // By the reply the bucket has the share, whatever an older reading of the common line says.
-            let entry = self.line_of(share.as_ref());
-            after = Arc::new(parse(&entry, row)?);
-            entry.apply_write(Arc::clone(&after), now);
-            lending::lent(&self.entry.extensions, &after, *floor, sent.total, now);
-            lender = Some(entry);
-        }
+        self.booked(&after, sent, now);
+        let lender = self.lent(row, sent, now)?.map(|(lender, line)| {
+            after = line;
+            lender
+        });
         let took = sent.began.elapsed();
         if sent.prefetched > Amount::ZERO {
             prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
@@ -372,20 +371,18 @@ impl TokenBatch<'_> {
     /// conflict if another process moved the anchor at the same time.
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, floor) = &sent.from {
-            // A line that its owner filled has more than the reading said, and another anchor.
-            let lender = after.clone().seen_from(share.as_ref());
-            sent.found(&self.line_of(share.as_ref()), &lender, now);
-            if lender.level(now).minus(*floor) < sent.total {
-                lending::had_too_little(&self.entry.extensions, &lender, *floor, now);
-            }
+            let line = after.clone().seen_from(share.as_ref());
+            self.was_not_lent(&line, *floor, sent.planned.form, now);
             return;
         }
-        sent.found(self.entry, after, now);
+        let failed_at = self.inner.now();
+        full_guess::found(&self.entry.extensions, after, sent.planned.form, failed_at);
         if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
             last_start::rival_seen(&self.entry.extensions);
         }
-        if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
-            let failed_at = self.inner.now();
+        let moves_anchor =
+            sent.planned.form != Form::Spend || before.level(sent.now) >= before.limit().capacity();
+        if moves_anchor && after.anchor() != before.anchor() {
             self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));
         }
     }

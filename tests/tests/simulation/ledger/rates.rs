@@ -105,9 +105,10 @@ impl Ledger {
                 account.taken += taken;
                 account.takes += 1;
                 account.booked(Booking::new(now, latest, after.clone(), taken));
-                if after.anchor != before.anchor {
-                    // A full bucket under contention is left a little below the brim.
-                    account.excused += after.capacity / 4;
+                // A full bucket under contention is left a little below the brim, and what its row says beyond the
+                // brim is gone. An anchor that lies in the future stays where it is.
+                if after.anchor != before.anchor || before.tokens > before.capacity {
+                    account.excused += after.capacity / 4 + (before.tokens - before.capacity).max(0);
                 }
                 let furthest = latest + LONGEST_WAIT;
                 if after.line(furthest) < -2 {

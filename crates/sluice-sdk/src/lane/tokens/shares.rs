@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Claim, Plan, RatePlanner, ShareName, Starts, Timestamp};
+use sluice_core::{Amount, Bucket, Claim, Form, Plan, RatePlanner, Reason, ShareName, Starts, Timestamp};
+use sluice_table::Item;
 
 use super::{SentWrite, TokenBatch, TokenWaiter, write_of};
+use crate::api::error::AcquireError;
 use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
-use crate::lane::{last_start, lending};
+use crate::lane::lending::Shown;
+use crate::lane::reading::parse;
+use crate::lane::{full_guess, last_start, lending};
 
 /// The line that a write takes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +38,11 @@ impl TokenBatch<'_> {
     /// lends. `None` if the first of them has to be booked or refused, and for a bucket without shares.
     pub(super) fn plan_with_shares(
         &self,
-        bucket: &Bucket,
+        reading: &BucketReading,
         claims: &[Claim],
         now: Timestamp,
     ) -> Option<SentWrite> {
+        let bucket = &reading.bucket;
         if !bucket.has_shares() {
             return None;
         }
@@ -52,41 +57,51 @@ impl TokenBatch<'_> {
             Some(Plan::Write(_)) => {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
                 let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
-                lending::lender(&self.entry.extensions, bucket, refused.cost, now)?;
+                lending::lender(&self.entry.extensions, reading, refused.cost, now)?;
                 return write_of(batch, TakenFrom::Own, now);
             }
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
-        let lent = lending::lender(&self.entry.extensions, bucket, at_once[0].cost, now)?;
-        let expects_spent = self.line_of(lent.0.share()).expects_spent();
-        let planner = RatePlanner::borrowing(&lent).expecting_spent(expects_spent);
+        let lent = lending::lender(&self.entry.extensions, reading, at_once[0].cost, now)?;
+        let planner = RatePlanner::borrowing(&lent).expecting_spent(self.expects_spent(&lent.0));
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
         let lender = TakenFrom::Lender(lent.0.share().cloned(), lent.1);
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
-    /// The refusals of callers whose starts are left to callers of other processes, if all are, as far as the
-    /// process can tell without a request.
-    pub(super) fn left_to_others(
+    /// Whether others most likely spent of this line since the reading, if that says that it is full.
+    pub(super) fn expects_spent(&self, line: &Bucket) -> bool {
+        !self.has_seen_row && full_guess::expects_spent(&self.entry.extensions, line)
+    }
+
+    /// The refusals of callers whose starts are left to callers of other processes, if they all are, as far as
+    /// the process can tell without a request.
+    pub(super) fn refused_unasked(
         &self,
         reading: &BucketReading,
         claims: &[Claim],
         left_to_others: &[Duration],
         now: Timestamp,
     ) -> Option<Vec<Plan<Amount>>> {
-        if left_to_others.iter().all(Duration::is_zero) {
+        if reading.is_doubted() {
             return None;
         }
         let (bucket, age) = (&reading.bucket, reading.age(now));
-        let expected = |(claim, left): (&Claim, &Duration)| last_start::expected(*claim, *left, bucket, age);
-        let claims: Vec<Claim> = claims.iter().zip(left_to_others).map(expected).collect();
+        let judged =
+            |(claim, left): (&Claim, &Duration)| last_start::judged_unasked(*claim, *left, bucket, age);
+        let claims: Vec<Claim> = claims.iter().zip(left_to_others).map(judged).collect::<Option<_>>()?;
         let batch = self.planner(bucket, now).plan_batch(&claims, now, Starts::InReply, Amount::ZERO);
-        let all_wait = batch.answers.iter().all(|answer| matches!(answer, Plan::Refuse(_)));
-        (all_wait && batch.answers.len() == claims.len()).then_some(batch.answers)
+        let waits =
+            |answer: &Plan<_>| matches!(answer, Plan::Refuse(refusal) if refusal.reason == Reason::Exhausted);
+        let all_wait = batch.answers.len() == claims.len() && batch.answers.iter().all(waits);
+        (all_wait && batch.write.is_none()).then_some(batch.answers)
     }
 
-    /// Notes what a write took of a line of a bucket with shares, and what others took meanwhile.
+    /// Notes what a write took of the own line, if the bucket has shares, and what others took meanwhile.
     pub(super) fn booked(&self, after: &Bucket, sent: &SentWrite, now: Timestamp) {
+        if !after.has_shares() || sent.from != TakenFrom::Own {
+            return;
+        }
         if after.tokens() < sent.planned.after.tokens() {
             last_start::rival_seen(&self.entry.extensions);
         }
@@ -97,7 +112,35 @@ impl TokenBatch<'_> {
         }
     }
 
-    pub(super) fn line_of(&self, share: Option<&ShareName>) -> Arc<Entry> {
-        self.inner.line_of(&self.entry.dimension, share)
+    /// The line that a write borrowed from, as its reply shows it; `None` if it took from the own line.
+    pub(super) fn lent(
+        &self,
+        row: &Item,
+        sent: &SentWrite,
+        now: Timestamp,
+    ) -> Result<Option<(Arc<Entry>, Arc<Bucket>)>, AcquireError> {
+        let TakenFrom::Lender(share, floor) = &sent.from else { return Ok(None) };
+        // By the reply the bucket has the share, whatever an older reading of the common line says.
+        let lender = self.inner.line_of(&self.entry.dimension, share.as_ref());
+        let after = Arc::new(parse(&lender, row)?);
+        lender.apply_write(Arc::clone(&after), now);
+        self.looked(&after, *floor, sent.total, sent.now);
+        Ok(Some((lender, after)))
+    }
+
+    /// Notes what a failed write of a borrower shows: a line that had too little to lend.
+    pub(super) fn was_not_lent(&self, line: &Bucket, floor: Amount, form: Form, now: Timestamp) {
+        full_guess::found(&self.entry.extensions, line, form, self.inner.now());
+        let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
+        // A line that its owner filled has more than the reading said, and another anchor. And what is too
+        // little for all callers of the write may do for the first of them.
+        if line.level(now).minus(floor) < least {
+            self.looked(line, floor, Amount::ZERO, now);
+        }
+    }
+
+    fn looked(&self, line: &Bucket, floor: Amount, took: Amount, now: Timestamp) {
+        let Some(first) = self.waiters.first() else { return };
+        lending::looked(&self.entry.extensions, Shown { line, floor, took, cost: first.ask.cost }, now);
     }
 }
