@@ -226,7 +226,7 @@ BUGS = [
     # and the tests of limit/split.rs.
     ("a borrower that leaves no floor", CORE + "plan/rate.rs", "Taker::Borrower { leaves } => leaves,",
      "Taker::Borrower { leaves } => leaves.minus(leaves),"),
-    ("a loan that is booked ahead", SDK + "lane/tokens.rs",
+    ("a loan that is booked ahead", SDK + "lane/tokens/shares.rs",
      "let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);\n        let lender",
      "let batch = planner.plan_batch(claims, now, Starts::InReply, Amount::ZERO);\n        let lender",
      CORE + "plan/rate.rs", "Taker::Borrower { leaves } => leaves,", "Taker::Borrower { leaves } => leaves.minus(leaves),"),
@@ -251,7 +251,7 @@ BUGS = [
      "level(line).scaled(amount, sum));", "level(line).scaled(amount, sum).max(amount.min(level(line))));"),
     ("a background share that borrows as others do", CORE + "bucket/lines.rs",
      "(true, _) => floor.plus(call),", "(true, _) => floor,"),
-    ("a borrowed grant of a share that the process takes for unknown", SDK + "lane/tokens.rs",
+    ("a borrowed grant of a share that the process takes for unknown", SDK + "lane/tokens/shares.rs",
      "self.inner.line_of(&self.entry.dimension", "self.inner.entry_of(&self.entry.dimension"),
     ("a lower limit whose lines add up to more", CORE + "limit/split.rs",
      "            rate = rate.minus(own_rate);\n", ""),

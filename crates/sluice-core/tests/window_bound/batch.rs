@@ -66,7 +66,7 @@ impl Process {
             let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
             let more = if turn.prefetches { asked.plus(asked).plus(asked) } else { Amount::ZERO };
             let _ = self.demand.next_lot(&self.reading, asked, local);
-            let guesses = attempt == 0 && claims.len() % 2 == 0;
+            let guesses = attempt == 0 && claims.len().is_multiple_of(2);
             let planner = RatePlanner::new(&self.reading).expecting_spent(guesses);
             let batch = planner.plan_batch(&claims, local, Starts::InReply, more);
             let Some(planned) = batch.write else { break };

@@ -333,7 +333,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
 /// In phases this short, what runs over while the demand changes is a part of each.
 #[tokio::test(start_paused = true)]
 async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
-    let (paid, _) = changing(50, 18, Duration::from_secs(8), 0.97).await;
+    let (paid, _) = changing(50, 18, Duration::from_secs(8), 0.96).await;
     assert!(paid.writes() <= 1.35, "a call: {paid}");
 }
 
@@ -344,7 +344,7 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 async fn ten_minutes_with_18_processes() {
     let (paid, least_part) = changing(50, 18, Duration::from_secs(60), 0.99).await;
     assert!(paid.writes() <= 1.3, "a call: {paid}");
-    assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
+    assert!(least_part >= 0.4, "luck must not last: a process had {least_part} of an equal part");
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,7 +352,7 @@ async fn ten_minutes_with_18_processes() {
 async fn ten_minutes_with_72_processes() {
     let (paid, least_part) = changing(50, 72, Duration::from_secs(60), 0.99).await;
     assert!(paid.writes() <= 1.5, "a call: {paid}");
-    assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
+    assert!(least_part >= 0.35, "luck must not last: a process had {least_part} of an equal part");
 }
 
 #[tokio::test(start_paused = true)]

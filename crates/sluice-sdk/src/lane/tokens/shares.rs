@@ -22,6 +22,9 @@ pub(super) enum TakenFrom {
     Lender(Option<ShareName>, Amount),
 }
 
+/// The entry of a line that lent, and the line as the reply shows it.
+type LenderSeen = (Arc<Entry>, Arc<Bucket>);
+
 impl TokenBatch<'_> {
     /// What a caller claims, and how much of its patience is left to callers of other processes. A bucket
     /// without shares costs what it did before there were shares.
@@ -118,7 +121,7 @@ impl TokenBatch<'_> {
         row: &Item,
         sent: &SentWrite,
         now: Timestamp,
-    ) -> Result<Option<(Arc<Entry>, Arc<Bucket>)>, AcquireError> {
+    ) -> Result<Option<LenderSeen>, AcquireError> {
         let TakenFrom::Lender(share, floor) = &sent.from else { return Ok(None) };
         // By the reply the bucket has the share, whatever an older reading of the common line says.
         let lender = self.inner.line_of(&self.entry.dimension, share.as_ref());
