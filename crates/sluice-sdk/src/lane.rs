@@ -7,8 +7,8 @@
 //!
 //! [`attempt`] chooses the kind; [`shadow`] lets every call through. [`reading`] reads buckets, [`setback`]
 //! decides who stays, [`poll`] how often the queue looks again, [`turns`] whose turn it is among all
-//! processes that wait for slots, [`last_start`] who of those that book books the last start, [`unclaimed`]
-//! is a grant on its way. [`release`] and [`settle`] give back.
+//! processes that wait for slots, [`last_start`] which process books the last starts, [`lending`] which line
+//! lends, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
 
 pub(crate) mod answer_by;
 pub(crate) mod attempt;

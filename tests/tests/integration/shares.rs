@@ -456,7 +456,8 @@ async fn a_process_learns_whether_others_keep_a_line_from_being_full() {
     let client = || world.client_with(|settings| settings.share(name("search")).note_use(false));
     let clients: Vec<Client> = (0..60).map(|_| client()).collect();
     let _ = take(&clients[0], Request::from(RPM).cost(RPM, 40)).await;
-    // In a full bucket each take moves the anchor, so the next of another process fails once, whatever it expects.
+    // At 20 ms a call the line stays full: each take moves the anchor, so the next take of another process
+    // fails once, whatever it expects.
     for (after_secs, gap_micros, most) in [(0, 16_667, 70), (10, 20_000, 630)] {
         world.pass(Duration::from_secs(after_secs));
         world.dynamo.meter().reset();
@@ -467,6 +468,6 @@ async fn a_process_learns_whether_others_keep_a_line_from_being_full() {
             }
         }
         let failed = world.dynamo.meter().failed_writes();
-        assert!(failed <= most, "after {after_secs} s: {failed} failed writes of 600 grants");
+        assert!(failed <= most, "after {after_secs} s: {failed} failed writes of 600 calls");
     }
 }

@@ -141,7 +141,7 @@ impl RateBatch<'_> {
         let half = limit.capacity().fraction(1, 2);
         let spare = self.base.at(self.now).minus(self.total).minus(half);
         let prefetched = worth_a_lot(most.min(spare), limit.cost_per_call());
-        // Nobody knows whether a bucket that is expected to have been spent is half full.
+        // The reading says full, but others most likely spent since: less than half may be there.
         let is_guess = self.planner.expects_spent_of_full(self.now);
         if self.total == Amount::ZERO || prefetched == Amount::ZERO || is_guess {
             return Amount::ZERO;

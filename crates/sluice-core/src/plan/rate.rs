@@ -190,8 +190,8 @@ impl<'a> RatePlanner<'a> {
         Self { headroom: room, ..self }
     }
 
-    /// Whether others most likely spent since the reading: if the reading says that the bucket is full by
-    /// now, the write is a spend, which fails if the bucket is full indeed.
+    /// Sets whether others have most likely spent since the reading. If so, and the reading says that the
+    /// bucket is full by now, the planned write is a spend. The spend fails if the bucket is in fact full.
     #[must_use]
     pub const fn expecting_spent(self, expects_spent: bool) -> Self {
         Self { expects_spent, ..self }

@@ -1,18 +1,19 @@
 //! Decides who books the last starts that callers would wait for.
 //!
-//! If callers ask for more than flows in, they book up to the end of their patience. Then one more start comes
-//! within it each time a token flows in. Every process knows when, and has a caller for it: one write
+//! If callers ask for more than flows in, they book up to the end of their patience. Then one more start
+//! comes within it each time a token flows in. Every process knows when, and has a caller for it: one write
 //! succeeds, the others fail. So a process that booked one of the last starts lets others book for a while:
 //! its callers are refused, unless their starts are earlier by the time that is left. No start is lost, only
 //! booked later.
 //!
-//! The time goes by how far the line was booked, so that as many processes as there are take turns: the
-//! further, the more of them there are, and the longer each lets others book. It does not depend on who was
+//! The time depends on how far ahead the line is booked, so that as many processes as there are take turns:
+//! the further, the more of them there are, and the longer each lets others book. It does not depend on who was
 //! faster, because a process that was lucky once would be lucky again. And it is random: with a fixed time,
 //! processes would come back in the same order each time.
 //!
-//! Meanwhile others book, so a reading soon says too much. The process takes the line to be booked as far as
-//! when it last saw it, and asks again when its turn has come by that.
+//! Others book meanwhile, so a reading that the process extends by what has flowed in since shows too many
+//! tokens. Instead, the process assumes that the line is booked as far ahead as when it last saw it. It asks
+//! DynamoDB again when its turn has come by that assumption.
 
 use std::time::Duration;
 
@@ -23,32 +24,33 @@ use tokio::time::Instant;
 
 use crate::extensions::Extensions;
 
-/// Starts in the last third of a caller's patience are last starts: one part in so many. A caller loses so much
-/// of its patience at most. A larger part leaves room for more processes to take turns, and refuses more callers.
+/// The last starts are those in the last third (1 / `LAST_PART`) of a caller's patience, so a caller loses at
+/// most this third. A larger part leaves room for more processes to take turns, and refuses more callers.
 const LAST_PART: u32 = 3;
 
-/// Calls that flow in, on average, while a process lets others book, if it booked the first of the last starts.
-/// The number doubles so often up to the end of the patience: to 96 calls, for about a hundred processes. More
-/// doublings would serve more processes, and send one away for long that met a short rush.
+/// How many calls flow in, on average, while a process lets others book: `CALLS` if it booked the earliest of
+/// the last starts, doubled up to `DOUBLINGS` times towards the end of the patience (96 calls: enough for
+/// about a hundred processes). A larger `DOUBLINGS` serves more processes, but after a short rush a process
+/// refuses its callers for longer.
 const CALLS: f64 = 6.0;
 const DOUBLINGS: f64 = 4.0;
 
-/// A process lets others book for so many times the patience at most.
+/// A process lets others book for at most this many times the patience of its caller.
 const LONGEST_IN_PATIENCES: u32 = 4;
 
-/// When its turn has come by what it last saw, a process leaves so many calls more to the others: they may have
-/// booked more since. More of them save writes where many compete, and refuse more callers.
+/// When its turn has come by the last reading, a process leaves this many more calls to the others, which may
+/// have booked more since. A larger value saves writes where many compete, and refuses more callers.
 const CALLS_MORE: u32 = 2;
 
-/// A process that has seen nobody else book for so long, or for its caller's patience if that is longer, lets
-/// nobody go first. A shorter time would end before the turn of a slow line has come round.
+/// A process that has seen nobody else book for this long, or for its caller's patience if that is longer,
+/// stops letting others book. With a shorter time it would stop before its turn at a slow line has come.
 const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// What a process last saw of the line refuses its callers for the time in which so many calls flow in, or for so
-/// long if that is more, but no longer than their patience. A longer time saves writes at slow lines, and finds
-/// later what others gave back.
-const UNASKED_CALLS: u32 = 10;
-const UNASKED_FOR: Duration = Duration::from_secs(10);
+/// How long a reading refuses callers whose starts are left to others: for `MEMORY`, or for the time in which
+/// `MEMORY_CALLS` flow in if that is longer, but at most for the caller's patience. Larger values save writes
+/// at slow lines; tokens that others give back are noticed later.
+const MEMORY_CALLS: u32 = 10;
+const MEMORY: Duration = Duration::from_secs(10);
 
 /// What the callers of a line know of those of other processes.
 #[derive(Debug, Default)]
@@ -76,11 +78,12 @@ pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Durati
     left.min(patience / LAST_PART)
 }
 
-/// What `claim`, which leaves so much of its patience to others, is judged by while the line was last seen so
-/// long ago: others have booked since what has flowed in since, most likely. `None` if the process asks.
-pub(super) fn judged_unasked(claim: Claim, left: Duration, line: &Bucket, age: Duration) -> Option<Claim> {
+/// The claim to judge by the last reading, which is `age` old. Others most likely booked what has flowed in
+/// since, so the line is judged as at the time of the reading, and `CALLS_MORE` are left to others as well.
+/// `None` if the process has to ask DynamoDB. `left` is what the claim leaves to others of its patience.
+pub(super) fn claim_from_memory(claim: Claim, left: Duration, line: &Bucket, age: Duration) -> Option<Claim> {
     let (patience, a_call) = (claim.patience + left, flows_in(line, claim.cost.amount()));
-    if left.is_zero() || age >= UNASKED_FOR.max(a_call.saturating_mul(UNASKED_CALLS)).min(patience) {
+    if left.is_zero() || age >= MEMORY.max(a_call.saturating_mul(MEMORY_CALLS)).min(patience) {
         return None;
     }
     let more = a_call.saturating_mul(CALLS_MORE).min((patience / LAST_PART).saturating_sub(left));
@@ -118,7 +121,7 @@ pub(super) fn booked(of_line: &Extensions, last: Claim, after: &Bucket, now: Tim
     if state.has_rivals(last.patience) {
         let free_part = before_latest.as_secs_f64() / last_third.as_secs_f64();
         let calls = CALLS * (DOUBLINGS * (1.0 - free_part)).exp2();
-        // Whatever a call costs.
+        // In calls of this cost, not in tokens.
         let on_average =
             flows_in(after, cost).mul_f64(calls).min(last.patience.saturating_mul(LONGEST_IN_PATIENCES));
         state.others_until = Some(Instant::now() + random_wait_around(on_average));
@@ -201,7 +204,7 @@ mod tests {
         let (line, left) = (line(now.after(PATIENCE)), Duration::from_secs(6));
         let claim = |patience| Claim { cost: Cost::ONE, patience };
         let judged = |left, secs| {
-            let judged = judged_unasked(claim(PATIENCE - left), left, &line, Duration::from_secs(secs));
+            let judged = claim_from_memory(claim(PATIENCE - left), left, &line, Duration::from_secs(secs));
             judged.map(|claim| claim.patience.as_millis())
         };
         assert_eq!(judged(Duration::ZERO, 5), None, "its turn has come");
@@ -211,7 +214,8 @@ mod tests {
         assert_eq!(judged(left, 10), None, "it asks after ten seconds");
         assert_eq!(judged(PATIENCE / 3, 0), Some(20_000), "a caller loses a third at most");
         let short = Claim { cost: Cost::ONE, patience: Duration::from_secs(2) };
-        let judged = |secs| judged_unasked(short, Duration::from_secs(1), &line, Duration::from_secs(secs));
+        let judged =
+            |secs| claim_from_memory(short, Duration::from_secs(1), &line, Duration::from_secs(secs));
         assert_eq!(judged(2).map(|claim| claim.patience), Some(Duration::ZERO));
         assert_eq!(judged(3), None, "it asks after its whole patience");
     }

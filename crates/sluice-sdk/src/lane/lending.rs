@@ -1,9 +1,9 @@
 //! What a line borrows of others: which line is asked, and how soon again.
 //!
-//! Borrowers of a line of tokens do not know how many they are. If each asked as often as the line fills, many
-//! would ask in vain, and if each asked less often, what few of them leave would be lost. So each goes by what
-//! it finds: a line that is empty whenever it is asked has enough borrowers, and one that is full has too few.
-//! That does not depend on who was faster, so luck does not last.
+//! Borrowers of a line of tokens do not know how many they are. If each asks as often as the line fills, many
+//! ask in vain. If each asks less often and they are few, what the line could lend is lost. So each borrower
+//! decides by what it finds: a line that is empty at each look has enough borrowers, and a full one too few.
+//! What a borrower finds does not depend on whether it was faster, so no borrower stays lucky.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,17 +18,18 @@ use crate::extensions::Extensions;
 /// The part of what a line may lend that borrowers should find. If they find less, they ask too often
 /// together. A larger part saves writes, and leaves more of what a line may lend unused.
 const PART_FOUND: f64 = 0.2;
-/// In a line that may lend few calls they should find one call, but not more than this part: with a larger one,
-/// such a line would be full most of the time.
+/// If a line may lend only a few calls, borrowers should find one call, but at most this part: with a larger
+/// part, the line would be full most of the time.
 const PART_FOUND_AT_MOST: f64 = 0.5;
 /// A pause doubles for each `STEP` that borrowers find less. A smaller one follows chance more closely.
 const STEP: f64 = 0.05;
-/// The shortest and the longest pause, in times in which the line fills. The shortest loses nothing of a line
-/// that nobody else asks. A longer one would save more writes beside hundreds of borrowers, and let one borrower
-/// find later that a line lends again.
+/// The shortest and the longest pause, as multiples of the time in which the line fills. With the shortest,
+/// nothing is lost of a line that nobody else asks. A larger `LONGEST` would save writes beside hundreds of
+/// borrowers, but a borrower would notice later that the line lends again.
 const SHORTEST: f64 = 0.5;
 const LONGEST: f64 = 4.0;
-/// Beside other borrowers, a line that fills faster counts as one that fills in this time: few writes fail.
+/// Beside other borrowers, a line that fills faster counts as one that fills in this time, so that few writes
+/// fail.
 const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 /// Of a line that fills more slowly, what flows in during this time counts as all that it may lend: borrowers
 /// find within seconds that it lends again.
@@ -48,7 +49,7 @@ struct Look {
     next: Timestamp,
     /// The part of what the line may lend that was there, a mean of the last looks.
     part_found: f64,
-    /// Whether the line had more than was asked for.
+    /// Whether the last write took tokens and left enough for another call.
     had_more: bool,
 }
 
@@ -71,19 +72,20 @@ impl Shown<'_> {
         self.line.level(now).minus(self.floor)
     }
 
-    /// What the line lends if it is full: one call at least.
+    /// What a full line lends: at most what flows in during `LONGEST_TO_FILL`, and at least one call.
     fn may_lend(self) -> Amount {
         let (limit, call) = (self.line.limit(), self.cost.amount());
         let flows_in = limit.refill_rate().accrued_floor(LONGEST_TO_FILL);
         limit.capacity().minus(self.floor).min(flows_in).max(call)
     }
 
-    /// The part of that which was there before the write.
+    /// The part of what the line may lend that was there before the write.
     fn part_found(self, now: Timestamp) -> f64 {
         part(self.left(now).plus(self.took), self.may_lend())
     }
 
-    /// Whether nobody asks often enough. One call is no sign: whoever has it would find it full.
+    /// Whether the line was full before the write: its borrowers do not ask often enough. A line that held
+    /// one call does not count: whoever takes its only call always finds it full.
     fn was_full(self, now: Timestamp) -> bool {
         let two = self.cost.amount().plus(self.cost.amount());
         self.part_found(now) >= FULL && self.left(now).plus(self.took) >= two
@@ -112,7 +114,7 @@ pub(super) fn lender(
 }
 
 /// A write of a borrower was applied, or found too little.
-pub(super) fn looked(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) {
+pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) {
     let looks = of_line.of::<Looks>();
     let mut looks = looks.0.lock();
     let share = shown.line.share().cloned();
@@ -156,8 +158,7 @@ mod tests {
         Amount::from_tokens(number)
     }
 
-    /// A line that lends so many calls if it is full, and fills in so many milliseconds, with these that can be
-    /// borrowed now.
+    /// A line that lends `lends` calls if it is full, fills in `fills_in_ms`, and has `now_there` to borrow.
     fn line(lends: i32, fills_in_ms: u64, now_there: i32) -> Bucket {
         let rate = Rate::per(calls(lends), Duration::from_millis(fills_in_ms)).unwrap();
         let limit = Limit::rate(LimitType::Requests, calls(lends + FLOOR), rate, Cost::ONE).unwrap();
@@ -183,7 +184,7 @@ mod tests {
     fn mean_pause(lends: i32, fills_in_ms: u64, finds: i32) -> f64 {
         let (of_line, line) = (Extensions::default(), line(lends, fills_in_ms, finds));
         let pauses = (0..300).map(|_| {
-            looked(&of_line, shown(&line, 0), NOW);
+            note_look(&of_line, shown(&line, 0), NOW);
             of_line.of::<Looks>().0.lock()[&None].next.since(NOW).as_secs_f64()
         });
         pauses.skip(50).sum::<f64>() / 250.0
@@ -223,16 +224,16 @@ mod tests {
     fn a_line_that_has_more_is_asked_again_at_once() {
         let of_line = Extensions::default();
         let look = || of_line.of::<Looks>().0.lock()[&None];
-        looked(&of_line, shown(&line(100, 1_000, 3), 1), NOW);
+        note_look(&of_line, shown(&line(100, 1_000, 3), 1), NOW);
         assert_eq!((look().next, look().had_more), (NOW, true));
         let found = look().part_found;
         let empty = line(100, 1_000, 0);
-        looked(&of_line, shown(&empty, 1), NOW);
+        note_look(&of_line, shown(&empty, 1), NOW);
         assert!(look().next > NOW, "nothing is left");
         assert_eq!(look().part_found, found, "it found what it had left there itself");
-        looked(&of_line, shown(&empty, 0), NOW);
+        note_look(&of_line, shown(&empty, 0), NOW);
         assert!(look().part_found < found);
-        looked(&of_line, shown(&line(100, 1_000, 99), 1), NOW);
+        note_look(&of_line, shown(&line(100, 1_000, 99), 1), NOW);
         assert_eq!(look().part_found, 1.0, "full once counts as full");
     }
 
@@ -240,9 +241,9 @@ mod tests {
     fn whoever_has_the_only_call_of_a_line_does_not_ask_sooner_for_that() {
         let (of_line, one) = (Extensions::default(), line(1, 1_000, 0));
         for _ in 0..20 {
-            looked(&of_line, shown(&one, 0), NOW);
+            note_look(&of_line, shown(&one, 0), NOW);
         }
-        looked(&of_line, shown(&one, 1), NOW);
+        note_look(&of_line, shown(&one, 1), NOW);
         assert!(of_line.of::<Looks>().0.lock()[&None].part_found < 0.3);
     }
 }

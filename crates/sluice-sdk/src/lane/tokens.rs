@@ -260,7 +260,7 @@ impl TokenBatch<'_> {
         if let Some(sent) = self.plan_with_shares(reading, &claims, now) {
             return Ok(Some(sent));
         }
-        if let Some(answers) = self.refused_unasked(reading, &claims, &left_to_others, now) {
+        if let Some(answers) = self.refused_from_memory(reading, &claims, &left_to_others, now) {
             self.refuse(answers, left_to_others);
             return Ok(None);
         }
@@ -376,7 +376,7 @@ impl TokenBatch<'_> {
             return;
         }
         let failed_at = self.inner.now();
-        full_guess::found(&self.entry.extensions, after, sent.planned.form, failed_at);
+        full_guess::note_failed_write(&self.entry.extensions, after, sent.planned.form, failed_at);
         if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
             last_start::rival_seen(&self.entry.extensions);
         }

@@ -42,8 +42,8 @@ async fn a_caller_waits_for_the_end_of_a_cool_down_also_while_others_are_let_go_
     }
 }
 
-/// Its last reading is older than the second for which readings refuse callers. Callers that do not wait are
-/// refused by nothing older than that.
+/// A reading that is older than the second for which it refuses any caller still refuses those that would
+/// book. A caller that does not wait is not refused by it.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lets_others_book_refuses_without_a_request_and_only_those_that_would_book() {
     fastrand::seed(7);
@@ -59,7 +59,7 @@ async fn a_process_that_lets_others_book_refuses_without_a_request_and_only_thos
             let slot = client.slot(Request::from(RPM).cost(RPM, 4)).max_wait(Duration::from_secs(30));
             slot.run(async |_| Ok::<_, LimitError>(())).await
         });
-        // Who is refused is told at once.
+        // A refused caller gets its answer at once.
         tokio::time::sleep(Duration::from_millis(1)).await;
         !std::iter::from_fn(|| callers.try_join_next()).any(|caller| caller.unwrap().is_err())
     };
@@ -77,7 +77,7 @@ async fn a_process_that_lets_others_book_refuses_without_a_request_and_only_thos
     let at_once = Request::from(RPM).cost(RPM, 4);
     assert!(matches!(one.acquire(at_once).await.unwrap(), Outcome::RetryIn(_)));
     assert_eq!(world.dynamo.meter().reset().requests, 1);
-    // It asks again ten seconds after it last saw the line.
+    // The time to let others book is over: 96 calls take 4 s on average, and 6 s at most.
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(booked(&one).await);
 }

@@ -105,8 +105,8 @@ impl Ledger {
                 account.taken += taken;
                 account.takes += 1;
                 account.booked(Booking::new(now, latest, after.clone(), taken));
-                // A full bucket under contention is left a little below the brim, and what its row says beyond the
-                // brim is gone. An anchor that lies in the future stays where it is.
+                // A full bucket under contention is left a little below the brim, and tokens above the brim
+                // are lost. An anchor in the future stays where it is, although the bucket is full.
                 if after.anchor != before.anchor || before.tokens > before.capacity {
                     account.excused += after.capacity / 4 + (before.tokens - before.capacity).max(0);
                 }

@@ -72,14 +72,14 @@ impl TokenBatch<'_> {
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 
-    /// Whether others most likely spent of this line since the reading, if that says that it is full.
+    /// Whether others have most likely spent from this line since a reading that says that it is full.
     pub(super) fn expects_spent(&self, line: &Bucket) -> bool {
         !self.has_seen_row && full_guess::expects_spent(&self.entry.extensions, line)
     }
 
-    /// The refusals of callers whose starts are left to callers of other processes, if they all are, as far as
-    /// the process can tell without a request.
-    pub(super) fn refused_unasked(
+    /// The refusals of all callers, if each leaves its start to other processes and the last reading is
+    /// enough to refuse it. `None` if a request is needed.
+    pub(super) fn refused_from_memory(
         &self,
         reading: &BucketReading,
         claims: &[Claim],
@@ -91,7 +91,7 @@ impl TokenBatch<'_> {
         }
         let (bucket, age) = (&reading.bucket, reading.age(now));
         let judged =
-            |(claim, left): (&Claim, &Duration)| last_start::judged_unasked(*claim, *left, bucket, age);
+            |(claim, left): (&Claim, &Duration)| last_start::claim_from_memory(*claim, *left, bucket, age);
         let claims: Vec<Claim> = claims.iter().zip(left_to_others).map(judged).collect::<Option<_>>()?;
         let batch = self.planner(bucket, now).plan_batch(&claims, now, Starts::InReply, Amount::ZERO);
         let waits =
@@ -127,23 +127,23 @@ impl TokenBatch<'_> {
         let lender = self.inner.line_of(&self.entry.dimension, share.as_ref());
         let after = Arc::new(parse(&lender, row)?);
         lender.apply_write(Arc::clone(&after), now);
-        self.looked(&after, *floor, sent.total, sent.now);
+        self.note_look(&after, *floor, sent.total, sent.now);
         Ok(Some((lender, after)))
     }
 
     /// Notes what a failed write of a borrower shows: a line that had too little to lend.
     pub(super) fn was_not_lent(&self, line: &Bucket, floor: Amount, form: Form, now: Timestamp) {
-        full_guess::found(&self.entry.extensions, line, form, self.inner.now());
+        full_guess::note_failed_write(&self.entry.extensions, line, form, self.inner.now());
         let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
-        // A line that its owner filled has more than the reading said, and another anchor. And what is too
-        // little for all callers of the write may do for the first of them.
+        // The write also fails if the owner's write found the line full and moved its anchor, or if the line
+        // has enough for the first caller but not for all. In both cases it has something to lend.
         if line.level(now).minus(floor) < least {
-            self.looked(line, floor, Amount::ZERO, now);
+            self.note_look(line, floor, Amount::ZERO, now);
         }
     }
 
-    fn looked(&self, line: &Bucket, floor: Amount, took: Amount, now: Timestamp) {
+    fn note_look(&self, line: &Bucket, floor: Amount, took: Amount, now: Timestamp) {
         let Some(first) = self.waiters.first() else { return };
-        lending::looked(&self.entry.extensions, Shown { line, floor, took, cost: first.ask.cost }, now);
+        lending::note_look(&self.entry.extensions, Shown { line, floor, took, cost: first.ask.cost }, now);
     }
 }
