@@ -7,9 +7,9 @@
 //! booked later.
 //!
 //! The time depends on how far ahead the line is booked, so that as many processes as there are take turns:
-//! the further, the more of them there are, and the longer each lets others book. It does not depend on who was
-//! faster, because a process that was lucky once would be lucky again. And it is random: with a fixed time,
-//! processes would come back in the same order each time.
+//! the further, the more of them there are, and the longer each lets others book. It does not depend on who
+//! was faster, because a process that was lucky once would be lucky again. And it is random: with a fixed
+//! time, processes would come back in the same order each time.
 //!
 //! Others book meanwhile, so a reading that the process extends by what has flowed in since shows too many
 //! tokens. Instead, the process assumes that the line is booked as far ahead as when it last saw it. It asks
