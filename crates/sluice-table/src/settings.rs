@@ -13,7 +13,10 @@ use crate::misspelt::warn_of_misspelt_variables;
 pub enum ConfigError {
     /// Neither variable that names the table is set. There is no default; the production table in particular
     /// is none.
-    #[error("no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod")]
+    #[error(
+        "no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod; `sluice sandbox` \
+         starts a sandbox and prints what to set"
+    )]
     NoTable,
     /// A variable has a value that it does not accept.
     #[error("{variable}={value:?} cannot be used: it must be {takes}")]

@@ -35,7 +35,7 @@ const LAST_PART: u32 = 3;
 const CALLS: f64 = 6.0;
 const DOUBLINGS: f64 = 4.0;
 
-/// A process lets others book for at most this many times the patience of its caller.
+/// A process lets others book for at most this many times the patience of its caller, on average.
 const LONGEST_IN_PATIENCES: u32 = 4;
 
 /// When its turn has come by the last reading, a process leaves this many more calls to the others, which may
@@ -47,10 +47,11 @@ const CALLS_MORE: u32 = 2;
 const RIVALS_KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// How long a reading refuses callers whose starts are left to others: for `MEMORY`, or for the time in which
-/// `MEMORY_CALLS` flow in if that is longer, but at most for the caller's patience. Larger values save writes
-/// at slow lines; tokens that others give back are noticed later.
+/// `MEMORY_CALLS` flow in if that is longer (up to `LONGEST_MEMORY`), but at most for the caller's patience.
+/// Larger values save writes at slow lines; what others give back, and other limits, are noticed later.
 const MEMORY_CALLS: u32 = 10;
 const MEMORY: Duration = Duration::from_secs(10);
+const LONGEST_MEMORY: Duration = Duration::from_secs(60);
 
 /// What the callers of a line know of those of other processes.
 #[derive(Debug, Default)]
@@ -83,7 +84,8 @@ pub(super) fn left_to_others(of_line: &Extensions, patience: Duration) -> Durati
 /// `None` if the process has to ask DynamoDB. `left` is what the claim leaves to others of its patience.
 pub(super) fn claim_from_memory(claim: Claim, left: Duration, line: &Bucket, age: Duration) -> Option<Claim> {
     let (patience, a_call) = (claim.patience + left, flows_in(line, claim.cost.amount()));
-    if left.is_zero() || age >= MEMORY.max(a_call.saturating_mul(MEMORY_CALLS)).min(patience) {
+    let memory = a_call.saturating_mul(MEMORY_CALLS).clamp(MEMORY, LONGEST_MEMORY).min(patience);
+    if left.is_zero() || age >= memory {
         return None;
     }
     let more = a_call.saturating_mul(CALLS_MORE).min((patience / LAST_PART).saturating_sub(left));

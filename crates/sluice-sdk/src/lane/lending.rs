@@ -28,6 +28,8 @@ const STEP: f64 = 0.05;
 /// borrowers, but a borrower would notice later that the line lends again.
 const SHORTEST: f64 = 0.5;
 const LONGEST: f64 = 4.0;
+/// The longest pause, but at least the time in which a call flows in.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Beside other borrowers, a line that fills faster counts as one that fills in this time, so that few writes
 /// fail.
 const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
@@ -132,12 +134,20 @@ pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) 
     looks.insert(share, Look { next: now.after(pause), part_found, had_more });
 }
 
+/// The line has something to lend, although a write failed.
+pub(super) fn ask_again(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
+    if let Some(look) = of_line.of::<Looks>().0.lock().get_mut(&lender.cloned()) {
+        look.next = look.next.min(now);
+    }
+}
+
 /// The mean pause of a borrower that finds this part.
 fn pause(shown: Shown<'_>, part_found: f64, should_find: f64) -> Duration {
     let fills_in = shown.line.limit().refill_rate().time_for(shown.may_lend()).unwrap_or_default();
     let shortest = if part_found > should_find { Duration::ZERO } else { SHORTEST_TO_FILL };
     let times = ((should_find - part_found) / STEP).exp2().clamp(SHORTEST, LONGEST);
-    fills_in.max(shortest).mul_f64(times)
+    let fills_in = fills_in.max(shortest);
+    fills_in.mul_f64(times).min(LONGEST_PAUSE.max(fills_in))
 }
 
 /// The part that `amount` is of `whole`, from 0 to 1.
@@ -210,7 +220,7 @@ mod tests {
             (100, 10, 100, 0.005),
             (100, 60_000, 0, 8.0),
             (100, 60_000, 3, 1.0),
-            (6, 60_000, 0, 40.0),
+            (6, 60_000, 0, 10.0),
             (6, 60_000, 2, 5.0),
         ];
         for (lends, fills_in_ms, finds, secs) in cases {

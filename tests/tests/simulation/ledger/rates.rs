@@ -105,10 +105,12 @@ impl Ledger {
                 account.taken += taken;
                 account.takes += 1;
                 account.booked(Booking::new(now, latest, after.clone(), taken));
-                // A full bucket under contention is left a little below the brim, and tokens above the brim
-                // are lost. An anchor in the future stays where it is, although the bucket is full.
-                if after.anchor != before.anchor || before.tokens > before.capacity {
-                    account.excused += after.capacity / 4 + (before.tokens - before.capacity).max(0);
+                // A full bucket under contention is left a little below the brim. An anchor in the future stays
+                // where it is, although the bucket is full; what is lost above the brim then counts as taken.
+                if after.anchor != before.anchor {
+                    account.excused += after.capacity / 4;
+                } else if before.tokens > before.capacity {
+                    account.excused += after.capacity / 4 + before.tokens - before.capacity;
                 }
                 let furthest = latest + LONGEST_WAIT;
                 if after.line(furthest) < -2 {

@@ -56,11 +56,15 @@ impl TokenBatch<'_> {
         let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
         match batch.answers.first() {
             Some(Plan::Refuse(_)) => {}
-            // Those that do not fit stay for the next plan, which borrows for them, if a line lends.
+            // Those that do not fit stay for the next plan, which borrows for them, if a line lends. So do all, if
+            // the own line has less than it is expected to have: the write then fails, and shows the row.
             Some(Plan::Write(_)) => {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
-                let (_, refused) = batch.answers.iter().zip(&at_once).find(is_refused)?;
-                lending::lender(&self.entry.extensions, reading, refused.cost, now)?;
+                let refused =
+                    batch.answers.iter().zip(&at_once).find(is_refused).map(|(_, claim)| claim.cost);
+                let is_guess = self.expects_spent(bucket) && bucket.level(now) >= bucket.limit().capacity();
+                let cost = refused.or(is_guess.then_some(at_once[0].cost))?;
+                lending::lender(&self.entry.extensions, reading, cost, now)?;
                 return write_of(batch, TakenFrom::Own, now);
             }
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
@@ -137,8 +141,9 @@ impl TokenBatch<'_> {
         let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
         // The write also fails if the owner's write found the line full and moved its anchor, or if the line
         // has enough for the first caller but not for all. In both cases it has something to lend.
-        if line.level(now).minus(floor) < least {
-            self.note_look(line, floor, Amount::ZERO, now);
+        match line.level(now).minus(floor) < least {
+            true => self.note_look(line, floor, Amount::ZERO, now),
+            false => lending::ask_again(&self.entry.extensions, line.share(), now),
         }
     }
 
