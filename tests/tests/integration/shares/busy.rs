@@ -344,7 +344,7 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 async fn ten_minutes_with_18_processes() {
     let (paid, least_part) = changing(50, 18, Duration::from_secs(60), 0.99).await;
     assert!(paid.writes() <= 1.3, "a call: {paid}");
-    assert!(least_part >= 0.4, "luck must not last: a process had {least_part} of an equal part");
+    assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +359,7 @@ async fn ten_minutes_with_72_processes() {
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
     let (paid, _) = changing(20, 18, Duration::from_secs(60), 0.97).await;
-    assert!(paid.writes() <= 1.6, "a call: {paid}");
+    assert!(paid.writes() <= 1.5, "a call: {paid}");
 }
 
 /// Both ask for twice the limit together, the critical one for less than its share.
