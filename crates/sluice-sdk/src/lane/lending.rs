@@ -70,7 +70,7 @@ pub(super) struct Shown<'a> {
 
 impl Shown<'_> {
     /// What can be borrowed after the write.
-    pub(super) fn left(self, now: Timestamp) -> Amount {
+    fn left(self, now: Timestamp) -> Amount {
         self.line.level(now).minus(self.floor)
     }
 

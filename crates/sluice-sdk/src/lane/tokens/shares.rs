@@ -56,8 +56,8 @@ impl TokenBatch<'_> {
         let batch = own.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
         match batch.answers.first() {
             Some(Plan::Refuse(_)) => {}
-            // Those that do not fit stay for the next plan, which borrows for them, if a line lends. So do all, if
-            // the own line has less than it is expected to have: the write then fails, and shows the row.
+            // Those that do not fit stay for the next plan, which borrows for them, if a line lends. So do all
+            // of them if the own line only seems full: the write then fails, and shows the row.
             Some(Plan::Write(_)) => {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
                 let refused =
