@@ -44,13 +44,15 @@ func (r Request) Share(share string) Request {
 }
 
 // MaxWait names how long the start of a slot may be away; by default SLUICE_DEFAULT_SLOT_TIMEOUT, 30 s.
+// Acquire does not wait and ignores it.
 func (r Request) MaxWait(longest time.Duration) Request {
 	ms := milliseconds(longest)
 	r.maxWait = &ms
 	return r
 }
 
-// TicketWithin lets a refusal of Acquire carry a booked start up to so far ahead.
+// TicketWithin lets a refusal of Acquire carry a booked start up to so far ahead. WithSlot and
+// Grant wait instead, and ignore it.
 func (r Request) TicketWithin(longest time.Duration) Request {
 	ms := milliseconds(longest)
 	r.ticketWithin = &ms

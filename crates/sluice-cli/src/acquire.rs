@@ -18,16 +18,16 @@ use crate::signals::stop_requested;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "DIMENSION")]
     dimensions: Vec<String>,
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
-    #[arg(long, value_parser = hold_time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = hold_time, default_value = "0s")]
     hold: Duration,
     /// The share that pays, rather than SLUICE_SHARE; `common` is the part that no share has
     #[arg(long)]
     share: Option<String>,
     /// If no start is free now, book one up to this time ahead, and print its ticket, as in 5m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     ticket_within: Option<Duration>,
     /// Print JSON
     #[arg(long)]

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// The bucket, as in openai#rpm
     dimension: String,
     /// For how long from now, as in 30s or 5m
-    #[arg(value_parser = pause, required_unless_present = "end", conflicts_with = "end")]
+    #[arg(value_name = "TIME", value_parser = pause, required_unless_present = "end", conflicts_with = "end")]
     pause: Option<Duration>,
     /// End the cool-down that is in force; processes learn of it within seconds
     #[arg(long)]

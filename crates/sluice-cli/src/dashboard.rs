@@ -27,7 +27,7 @@ use crate::view::{SurveyReader, interval};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Address and port to serve at; port 0 takes a free one. Any address but loopback needs a token
-    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// Serve only browsers that know this token: at least 16 letters, digits, and any of - . _ ~. Open the
     /// page once with ?token=..., or send a bearer token. Other users of this machine can see a command line:
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long)]
     token: Option<Token>,
     /// Time between two readings of the table, one second at least; a large table is read less often
-    #[arg(long, value_parser = interval, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
 }
 

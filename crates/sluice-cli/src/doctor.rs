@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// How long to watch writes, to find buckets that are written faster than a row allows
-    #[arg(long = "for", value_parser = duration, default_value = "2s")]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, default_value = "2s")]
     watch_for: Duration,
     /// Try the rights on rows of this vendor, as in openai: for a role that may use no other
     #[arg(long, value_name = "VENDOR", value_parser = vendor)]

@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Options {
     /// Address and port to serve at; port 0 takes a free one. Anybody who reaches it can read the buckets'
     /// names and levels. A loopback address answers only requests to localhost or a loopback address
-    #[arg(long, default_value = "127.0.0.1:9464")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
 }
 

@@ -19,11 +19,11 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) once: bool,
     /// Time between two sweeps, one second at least
-    #[arg(long, value_parser = interval, default_value = "5m")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "5m")]
     interval: Duration,
     /// The longest time that a call takes, one second at least. Waits are estimated as if each slot came free
     /// at least once in this time [default: SLUICE_SLOWEST_CALL, as in 15m or 900; else 15m]
-    #[arg(long, value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
     slowest_call: Option<Duration>,
     /// Print JSON, a line for each sweep
     #[arg(long)]

@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// A ticket, as `sluice acquire --ticket-within` prints it
     ticket: Ticket,
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
-    #[arg(long, value_parser = hold_time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = hold_time, default_value = "0s")]
     hold: Duration,
     /// Print JSON
     #[arg(long)]

@@ -23,10 +23,10 @@ use crate::signals::{interrupted, terminated};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "DIMENSION")]
     dimensions: Vec<String>,
     /// How long to wait for the slot
-    #[arg(long, value_parser = duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     wait: Duration,
     /// The share that pays, rather than SLUICE_SHARE; `common` is the part that no share has
     #[arg(long)]

@@ -36,10 +36,10 @@ pub(crate) struct Options {
     #[arg(long, requires = "once")]
     json: bool,
     /// Time between two readings, one second at least; a large table is read less often
-    #[arg(long, value_parser = interval, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
     /// Only buckets whose name contains this text
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
     /// What comes first: the lowest level, the most use, the most holders, the longest wait
     #[arg(long, value_enum, default_value_t = Sort::Name)]

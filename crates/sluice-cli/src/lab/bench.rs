@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = duration_within(LEAST, MOST))]
     length: Duration,
     /// Run this scenario; may be given several times; without it, all
-    #[arg(long = "scenario", value_name = "S", value_enum)]
+    #[arg(long = "scenario", value_name = "SCENARIO", value_enum)]
     scenarios: Vec<Scenario>,
     /// Write a chart of grants a second by callers into this file, as SVG; of the scenario `ample`
     #[arg(long, value_name = "FILE")]

@@ -45,10 +45,10 @@ pub(crate) struct Options {
     #[arg(long = "for", value_name = "TIME", default_value = "16s", value_parser = duration_within(LEAST, MOST))]
     length: Duration,
     /// Caller processes; one of them is killed
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
     processes: u32,
     /// Callers of the first vendor in each process
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     callers: u32,
     /// Print the figures as JSON in the last line, with what failed, and no progress
     #[arg(long)]

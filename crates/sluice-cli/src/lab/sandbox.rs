@@ -21,16 +21,16 @@ use crate::signals::stop_requested;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Port on the loopback interface; 0 takes a free one
-    #[arg(long, default_value_t = 4566)]
+    #[arg(long, value_name = "N", default_value_t = 4566)]
     port: u16,
     /// Keep the data in this file; without it, in memory
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// Buckets to apply; without it, a new table gets a few of well-known vendors
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     buckets: Option<PathBuf>,
     /// Give this part of the requests a fault, as 0.05: throttled, lost, late, or applied without a reply
-    #[arg(long, value_name = "SHARE", value_parser = part)]
+    #[arg(long, value_name = "PART", value_parser = part)]
     faults: Option<f64>,
     /// Read commands from standard input, for tests: `advance 60s` moves the time of the table. The end of
     /// the input stops the sandbox
@@ -71,7 +71,13 @@ fn only_one(file: &Path) -> Result<File, Failure> {
     name.push(".lock");
     let name = PathBuf::from(name);
     let opened = File::options().create(true).truncate(false).write(true).open(&name);
-    let lock = opened.map_err(|error| Failure::new(format!("{}: {error}", name.display())))?;
+    let lock = opened.map_err(|error| {
+        let (file, lock) = (file.display(), name.display());
+        Failure::new(format!(
+            "{file} cannot be used: {error} (of its lock, {lock}); name a file in a folder that exists and that you may \
+             write to"
+        ))
+    })?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(Failure::new(format!(

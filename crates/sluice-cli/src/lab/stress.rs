@@ -30,13 +30,13 @@ use summary::Summary;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
-    #[arg(required = true, value_name = "DIM")]
+    #[arg(required = true, value_name = "DIMENSION")]
     dimensions: Vec<String>,
     /// Workers in each process: each acquires, holds 5 to 15 ms and releases; if refused, it waits
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
     /// Processes, each with a client of its own
-    #[arg(long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
     /// How long to run: 1s to 1d; Ctrl-C ends it sooner
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration_within(LEAST, MOST))]

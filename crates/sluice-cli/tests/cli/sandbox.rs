@@ -51,6 +51,18 @@ fn a_data_file_belongs_to_one_sandbox() {
 }
 
 #[test]
+fn a_data_file_in_a_folder_that_is_not_there_is_named_with_what_to_do() {
+    let output =
+        sluice().args(["sandbox", "--port", "0", "--data", "/no/such/folder/one.db"]).output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("/no/such/folder/one.db cannot be used") && error.contains("a folder that exists"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_data_file_of_another_program_is_left_alone() {
     let data = file("run.ndjson", "{\"event\":\"granted\"}\n");
     let lock = data.with_extension("ndjson.lock");

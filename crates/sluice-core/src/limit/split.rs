@@ -8,8 +8,8 @@ use crate::factor::Factor;
 use crate::rate::Rate;
 use crate::share::ShareName;
 
-/// The most shares of a bucket. With all of them a row of usual numbers is just above 1 KB, and each write
-/// pays for the whole row.
+/// The most shares of a bucket. Each write pays for the whole row: with all of them, a row of usual names and
+/// numbers is within 1 KB, one write unit.
 pub const MOST_SHARES: usize = 16;
 
 /// One share as it is declared.

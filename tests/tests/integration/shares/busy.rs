@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
 use sluice_history::{Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict};
 use sluice_sdk::{Client, LimitError};
-use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, TestClock};
+use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Operation, TestClock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -61,6 +61,7 @@ struct Busy {
     processes: usize,
     phase: Duration,
     patience: Duration,
+    seed: u64,
 }
 
 /// What came of a run.
@@ -74,8 +75,9 @@ struct Outcome {
 }
 
 /// A modelled DynamoDB of which some requests fail, with a bucket that has a share for each product.
-pub(super) async fn shared_by(products: &[Product], burst: i32) -> (EmbeddedDynamo, Split) {
-    fastrand::seed(7);
+/// The faults and the callers' times come from `seed`.
+pub(super) async fn shared_by(products: &[Product], burst: i32, seed: u64) -> (EmbeddedDynamo, Split) {
+    fastrand::seed(seed);
     let clock = TestClock::new(Timestamp::from_secs(1_800_000_000));
     let dynamo = EmbeddedDynamo::with_clock(clock).unwrap();
     dynamo.create_table(TABLE).await.unwrap();
@@ -89,21 +91,53 @@ pub(super) async fn shared_by(products: &[Product], burst: i32) -> (EmbeddedDyna
     let shares: Vec<_> = products.iter().map(shared).collect();
     let split = Split::new(limit, &shares).unwrap();
     dynamo.client(TABLE).ops().apply_split(&Dimension::new(RPM).unwrap(), &split).await.unwrap();
-    dynamo.faults().draw(|_| match fastrand::u32(..1_000) {
-        0..5 => Some(Fault::LoseReply),
-        5..10 => Some(Fault::throttled()),
-        10..15 => Some(Fault::Delay(Duration::from_millis(300))),
-        _ => None,
-    });
+    dynamo.faults().draw(|_| fault());
     dynamo.meter().reset();
     (dynamo, split)
 }
 
+fn fault() -> Option<Fault> {
+    match fastrand::u32(..1_000) {
+        0..5 => Some(Fault::LoseReply),
+        5..10 => Some(Fault::throttled()),
+        10..15 => Some(Fault::Delay(Duration::from_millis(300))),
+        _ => None,
+    }
+}
+
+/// Writes into the history what lost replies cost: the write was applied, and the client, which does not know
+/// it, takes as much again. It counts as a caller's that left with a booked start. A loan takes nothing that the
+/// share is guaranteed.
+fn tell_what_is_lost(dynamo: &EmbeddedDynamo, products: &'static [Product], history: &History) {
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let bodies = Arc::clone(&lost);
+    dynamo.faults().draw(move |call| {
+        let fault = fault();
+        if call.operation == Operation::UpdateItem && matches!(fault, Some(Fault::LoseReply)) {
+            bodies.lock().unwrap().push(call.body.to_vec());
+        }
+        fault
+    });
+    let (clock, history) = (dynamo.clock().clone(), Arc::clone(history));
+    dynamo.faults().watch(move |answered| {
+        let mut lost = lost.lock().unwrap();
+        let Some(at) = lost.iter().position(|body| body == answered.call.body) else { return };
+        lost.swap_remove(at);
+        let (now, body) = (clock.now().micros(), String::from_utf8_lossy(answered.call.body).into_owned());
+        for product in products.iter().filter(|product| {
+            answered.status == 200 && !body.contains("#lent") && body.contains(product.share)
+        }) {
+            history.lock().unwrap().push(gone(product.share, now, now));
+        }
+    });
+}
+
 impl Busy {
     async fn run(&self) -> Outcome {
-        let (dynamo, split) = shared_by(self.products, self.burst).await;
+        let (dynamo, split) = shared_by(self.products, self.burst, self.seed).await;
         let calls = Arc::new(Mutex::new(Vec::new()));
         let history: History = Arc::new(Mutex::new(vec![promised(&split)]));
+        tell_what_is_lost(&dynamo, self.products, &history);
         let began = dynamo.clock().now();
         let mut products = JoinSet::new();
         for (number, product) in self.products.iter().copied().enumerate() {
@@ -148,21 +182,26 @@ fn promised(split: &Split) -> Event {
 fn told(share: &str, client: &Client, asked_at: Timestamp, slot: Option<&sluice_sdk::Slot>) -> Event {
     let (now, number) = (client.now().micros(), fastrand::u64(..));
     let Some(slot) = slot else {
-        return Event::Refused(Refused {
-            process: share.to_owned(),
-            dimensions: vec![RPM.to_owned()],
-            asked_at_micros: asked_at.micros(),
-            at_micros: now,
-            booked: true,
-            share: Some(share.to_owned()),
-            error: None,
-        });
+        return gone(share, asked_at.micros(), now);
     };
     let mut granted = Granted::at(format!("{share}-{number}"), share, RPM, 1_000_000, now);
     (granted.asked_at_micros, granted.start_at_micros) = (asked_at.micros(), slot.start_at().micros());
     (granted.booked, granted.share) = (true, Some(share.to_owned()));
     granted.paid_from = slot.paid_from(RPM).map(str::to_owned);
     Event::Granted(granted)
+}
+
+/// A caller left without a call, and may have left a booked start behind.
+fn gone(share: &str, asked_at_micros: i64, at_micros: i64) -> Event {
+    Event::Refused(Refused {
+        process: share.to_owned(),
+        dimensions: vec![RPM.to_owned()],
+        asked_at_micros,
+        at_micros,
+        booked: true,
+        share: Some(share.to_owned()),
+        error: None,
+    })
 }
 
 /// Calls that arrive at random, each for a process of the product, and give up after `patience`. Returns how
@@ -199,9 +238,8 @@ async fn demand(
                 let slot = client.slot(RPM).max_wait(patience);
                 let call = async |slot: sluice_sdk::Slot| {
                     history.lock().unwrap().push(told(product.share, &client, asked_at, Some(&slot)));
-                    let call =
-                        Call { product: number, process, start: slot.start_at(), waited: came.elapsed() };
-                    calls.lock().unwrap().push(call);
+                    let (start, waited) = (slot.start_at(), came.elapsed());
+                    calls.lock().unwrap().push(Call { product: number, process, start, waited });
                     Ok::<_, LimitError>(())
                 };
                 // A refusal tells a wait that is too long, and books nothing.
@@ -269,16 +307,33 @@ impl Outcome {
     }
 }
 
-/// Runs products whose demand changes; each gets its guarantee, and at least so much of the limit is used in
-/// each phase in which more is asked for than there is. Returns what a call cost, and the smallest part of a
-/// process that always had callers, of what each of its share would have in equal parts.
+/// What a run of products with changing demand shows.
+#[derive(Clone, Copy)]
+struct Shown {
+    writes: f64,
+    /// The smallest part of its guarantee that a product had in a phase in which it asked for twice it or more.
+    worst: f64,
+    /// The smallest part of what it asked for, up to its guarantee, that a product got in a phase in which it
+    /// asked for about its guarantee.
+    served: f64,
+    /// The smallest part of the limit that was used in a phase in which 1.2 times the limit or more was asked for.
+    used: f64,
+    /// The smallest part of a process that always had callers, of what each of its share would have in equal
+    /// parts.
+    least_part: f64,
+}
+
+/// Runs products whose demand changes: no window of the vendor is exceeded, each product gets its guarantee, and
+/// the checker of histories finds nothing.
 #[allow(clippy::cast_precision_loss, clippy::print_stdout)]
-async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64) -> (Paid, f64) {
-    let busy = Busy { products: &CHANGING, burst, processes, phase, patience: Duration::from_secs(5) };
+async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> Shown {
+    let busy = Busy { products: &CHANGING, burst, processes, phase, patience: Duration::from_secs(5), seed };
     let result = busy.run().await;
     let length = phase.as_secs_f64();
     let mut text = String::new();
-    let (mut worst, mut used, mut least_part) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    let writes = result.paid.writes();
+    let none = f64::INFINITY;
+    let mut shown = Shown { writes, worst: none, served: none, used: none, least_part: none };
     for number in 0..CHANGING[0].factors.len() {
         write!(text, "phase {number}:").unwrap();
         let mut demand = 0.0;
@@ -290,32 +345,36 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
             if factors[number] >= 5.0 {
                 let [least, most] = result.of_each_process(of, number, phase, processes / CHANGING.len());
                 write!(text, " ({least} to {most} each)").unwrap();
-                least_part = least_part.min(least as f64 * (processes / CHANGING.len()) as f64 / got);
+                let part = least as f64 * (processes / CHANGING.len()) as f64 / got;
+                shown.least_part = shown.least_part.min(part);
             }
             write!(text, "  {share} asked {asked:.0} got {got:.0} of {promised:.0}").unwrap();
             if factors[number] >= 2.0 {
-                worst = worst.min((got + 1.0) / promised);
+                shown.worst = shown.worst.min((got + 1.0) / promised);
+            } else if factors[number] >= 1.0 {
+                shown.served = shown.served.min((got + 1.0) / asked.min(promised));
             }
         }
         let all = result.in_phase(None, number, phase) as f64 / (ALLOWED * length);
         writeln!(text, "  used {:.1} %", all * 100.0).unwrap();
         if demand >= 1.2 {
-            used = used.min(all);
+            shown.used = shown.used.min(all);
         }
     }
     println!(
-        "{text}{processes} processes, burst {burst}: worst guarantee {:.1} %, least used {:.1} %, a call: {}, burst \
-         seen {:.1}, a process had at least {:.0} % of an equal part",
-        worst * 100.0,
-        used * 100.0,
+        "{text}{processes} processes, burst {burst}, seed {seed}: worst guarantee {:.1} %, asked for within it and got \
+         {:.1} %, least used {:.1} %, a call: {}, burst seen {:.1}, a process had at least {:.0} % of an equal part",
+        shown.worst * 100.0,
+        shown.served * 100.0,
+        shown.used * 100.0,
         result.paid,
         result.burst(),
-        least_part * 100.0
+        shown.least_part * 100.0
     );
     // These clocks are exact, and a start is in whole microseconds.
     assert!(result.burst() <= f64::from(burst) + 0.1, "the vendor saw a burst of {}", result.burst());
-    assert!(worst >= 0.98, "a product got {worst} of what it was promised");
-    assert!(used >= least_used, "{used} of the limit was used");
+    assert!(shown.worst >= 0.98, "a product got {} of what it was promised", shown.worst);
+    assert!(shown.served >= 0.98, "{} of a product's callers were served within its guarantee", shown.served);
     for of in &result.verdict.buckets[0].shares {
         let worst = of.worst.map_or(100.0, |worst| 100.0 * worst.granted as f64 / worst.guaranteed as f64);
         println!(
@@ -327,39 +386,69 @@ async fn changing(burst: i32, processes: usize, phase: Duration, least_used: f64
     }
     let violations: Vec<String> = result.verdict.violations.iter().map(ToString::to_string).collect();
     assert!(violations.is_empty(), "{}", violations.join("\n"));
-    (result.paid, least_part)
+    shown
 }
 
 /// In phases this short, what runs over while the demand changes is a part of each.
 #[tokio::test(start_paused = true)]
 async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
-    let (paid, _) = changing(50, 18, Duration::from_secs(8), 0.97).await;
-    assert!(paid.writes() <= 1.35, "a call: {paid}");
+    let shown = changing(50, 18, Duration::from_secs(8), 7).await;
+    assert!(shown.writes <= 1.35 && shown.used >= 0.97, "{} writes, {} used", shown.writes, shown.used);
 }
 
-/// Ten minutes, with the figures: `cargo nextest run -p sluice-tests ten_minutes --run-ignored all
-/// --no-capture`.
+/// Ten minutes with each of these draws of demand and faults: one alone may be lucky.
+const SEEDS: [u64; 4] = [7, 1, 2, 3];
+
+/// Runs ten minutes with each seed, and returns the worst figures of all.
+#[allow(clippy::print_stdout)]
+async fn ten_minutes(burst: i32, processes: usize) -> Shown {
+    let mut worst: Option<Shown> = None;
+    for seed in SEEDS {
+        let shown = changing(burst, processes, Duration::from_secs(60), seed).await;
+        worst = Some(worst.map_or(shown, |worst| worst.or_worse(shown)));
+    }
+    worst.unwrap()
+}
+
+impl Shown {
+    fn or_worse(self, other: Self) -> Self {
+        Self {
+            writes: self.writes.max(other.writes),
+            worst: self.worst.min(other.worst),
+            served: self.served.min(other.served),
+            used: self.used.min(other.used),
+            least_part: self.least_part.min(other.least_part),
+        }
+    }
+
+    fn is_within(self, most_writes: f64, least_used: f64, least_part: f64) {
+        assert!(self.writes <= most_writes, "{} writes a call", self.writes);
+        assert!(self.used >= least_used, "{} of the limit was used", self.used);
+        assert!(
+            self.least_part >= least_part,
+            "luck must not last: a process had {} of an equal part",
+            self.least_part
+        );
+    }
+}
+
+/// `task test:long -- ten_minutes` prints each phase.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
-    let (paid, least_part) = changing(50, 18, Duration::from_secs(60), 0.99).await;
-    assert!(paid.writes() <= 1.3, "a call: {paid}");
-    assert!(least_part >= 0.25, "luck must not last: a process had {least_part} of an equal part");
+    ten_minutes(50, 18).await.is_within(1.3, 0.99, 0.25);
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
-    let (paid, least_part) = changing(50, 72, Duration::from_secs(60), 0.99).await;
-    assert!(paid.writes() <= 1.5, "a call: {paid}");
-    assert!(least_part >= 0.35, "luck must not last: a process had {least_part} of an equal part");
+    ten_minutes(50, 72).await.is_within(1.5, 0.99, 0.35);
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
-    let (paid, _) = changing(20, 18, Duration::from_secs(60), 0.97).await;
-    assert!(paid.writes() <= 1.5, "a call: {paid}");
+    ten_minutes(20, 18).await.is_within(1.5, 0.97, 0.25);
 }
 
 /// Both ask for twice the limit together, the critical one for less than its share.
@@ -371,7 +460,7 @@ async fn critical_calls_wait_a_tenth_of_what_background_calls_wait() {
         Product { is_background: true, ..product("background", 0.1, &[14.6]) },
     ];
     let (phase, patience) = (Duration::from_secs(60), Duration::from_secs(30));
-    let result = Busy { products: &BOTH, burst: 50, processes: 8, phase, patience }.run().await;
+    let result = Busy { products: &BOTH, burst: 50, processes: 8, phase, patience, seed: 7 }.run().await;
     let (critical, background) = (result.wait_of(0), result.wait_of(1));
     println!("99 in 100 critical calls wait less than {critical:?}, background calls {background:?}");
     assert!(critical * 10 <= background, "{critical:?} and {background:?}");

@@ -16,7 +16,7 @@ const MORE: Duration = Duration::from_millis(200);
 /// A process that lets others book does not tell its callers that a cool-down ends later.
 #[tokio::test(start_paused = true)]
 async fn a_caller_waits_for_the_end_of_a_cool_down_also_while_others_are_let_go_first() {
-    let (dynamo, _) = shared_by(&CHANGING, 50).await;
+    let (dynamo, _) = shared_by(&CHANGING, 50, 7).await;
     dynamo.faults().draw(|_| None);
     let client = || dynamo.client_with(Client::builder(TABLE).share(name("search")).note_use(false));
     let clients = [client(), client()];

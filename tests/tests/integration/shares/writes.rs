@@ -6,15 +6,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_core::Timestamp;
+use sluice_core::{Amount, DeclaredShare, MOST_SHARES, Split, Timestamp};
 use sluice_sdk::{Client, LimitError, Outcome};
 use sluice_testkit::{Meter, Operation};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::busy::{CHANGING, Product, shared_by};
-use super::{RPM, name};
-use crate::world::TABLE;
+use super::{RPM, name, share};
+use crate::world::{TABLE, World, dimension, requests};
 
 /// Requests a grant.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ const RESTING: &[[bool; 3]] = &[
 
 impl Loops {
     async fn run(self) -> Figures {
-        let (dynamo, _) = shared_by(self.shares, 50).await;
+        let (dynamo, _) = shared_by(self.shares, 50, 7).await;
         let (calls, began) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let mut callers = JoinSet::new();
         for process in 0..self.processes {
@@ -200,4 +200,41 @@ async fn callers_that_sleep_after_refusals_fail_more_alone_and_not_in_lanes() {
     let one_line = one_line.run().await.paid;
     println!("after refusals, alone: {alone}; in lanes: {lanes}; alone, without shares: {one_line}");
     assert!(alone.writes() <= one_line.writes() && lanes.writes() <= 1.1);
+}
+
+/// A write pays for its whole row, by the KB. With floors and marks of background work, a row is as long as can
+/// be.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_bucket_with_all_the_shares_that_it_can_have_writes_one_unit() {
+    for is_long in [false, true] {
+        assert_eq!(units_with_all_shares(is_long).await, 1);
+    }
+}
+
+/// Write units of a call, once all shares have been used.
+async fn units_with_all_shares(is_long: bool) -> u64 {
+    let world = World::embedded().await;
+    let names: Vec<String> = (1..=MOST_SHARES).map(|number| format!("product-{number:02}")).collect();
+    let floor = is_long.then_some(Amount::from_tokens(123));
+    let of = |name: &String| DeclaredShare { floor, background: is_long, ..share(name, "0.06") };
+    let of_all: Vec<DeclaredShare> = names.iter().map(of).collect();
+    let split = Split::new(requests(10_000, 60), &of_all).unwrap();
+    world.client().ops().apply_split(&dimension(RPM), &split).await.unwrap();
+    let calls = async || {
+        for of in &names {
+            // Levels and times that are no round numbers.
+            world.pass(Duration::from_micros(1_234_567));
+            let client = world.client_with(|settings| settings.share(name(of)));
+            // What a client reads to learn the bucket is no part of a call.
+            for _ in 0..3 {
+                let mut grant = client.acquire(RPM).await.unwrap().granted().unwrap();
+                grant.settle(RPM, Amount::from_tokens(1)).await.unwrap();
+            }
+        }
+    };
+    calls().await;
+    world.dynamo.meter().reset();
+    calls().await;
+    let used = world.dynamo.meter().of(Operation::UpdateItem);
+    used.write_units.div_ceil(used.requests)
 }
