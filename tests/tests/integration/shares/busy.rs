@@ -242,8 +242,10 @@ async fn demand(
                     calls.lock().unwrap().push(Call { product: number, process, start, waited });
                     Ok::<_, LimitError>(())
                 };
-                // A refusal tells a wait that is too long, and books nothing.
-                if matches!(slot.run(call).await, Err(LimitError::TimedOut(_) | LimitError::Acquire(_))) {
+                let refused =
+                    matches!(slot.run(call).await, Err(LimitError::TimedOut(_) | LimitError::Acquire(_)));
+                // One that was refused from memory, in no time, has booked nothing.
+                if refused && client.now() > asked_at {
                     history.lock().unwrap().push(told(product.share, &client, asked_at, None));
                 }
             });
