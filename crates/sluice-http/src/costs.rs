@@ -31,6 +31,7 @@ impl Taken {
     }
 
     /// A bucket of which the table knows nothing yet.
+    #[cfg(feature = "limiter")]
     pub(crate) fn unknown(dimension: Dimension) -> Self {
         let quota = Quota::of(&dimension, LimitType::Requests);
         Self { dimension, quota, capacity: Amount::from_micros(i64::MAX) }
