@@ -1,6 +1,8 @@
 //! What a call takes from each bucket, and what it used of it, as its vendor counts tokens.
 
-use sluice_core::{Amount, Dimension, Limit, LimitType};
+#[cfg(feature = "limiter")]
+use sluice_core::LimitType;
+use sluice_core::{Amount, Dimension, Limit};
 use sluice_vendors::{Counted, Profile, Quota, Reserved, TokenCount};
 
 use crate::asked::Asked;

@@ -31,6 +31,10 @@ mod costs;
 mod exchange;
 mod json_scan;
 #[cfg(feature = "limiter")]
+#[cfg_attr(
+    not(any(feature = "tower", feature = "reqwest-middleware", feature = "smithy")),
+    allow(dead_code, reason = "the adapters use it, and this build has none")
+)]
 mod limiter;
 mod reply;
 mod usage_asked;

@@ -1,6 +1,5 @@
 //! Errors of requests that were never sent, so that the vendor does not count them.
 
-use std::any::Any;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
@@ -8,7 +7,7 @@ use std::io::{self, ErrorKind};
 /// counts as one of a request that was sent.
 #[cfg(feature = "tower")]
 pub(crate) fn was_sent<E: 'static>(error: &E) -> bool {
-    let error: &dyn Any = error;
+    let error: &dyn std::any::Any = error;
     let inner: Option<&(dyn Error + 'static)> = None
         .or_else(|| error.downcast_ref::<Box<dyn Error + Send + Sync>>().map(|error| &**error as _))
         .or_else(|| error.downcast_ref::<Box<dyn Error + Send>>().map(|error| &**error as _))

@@ -1,5 +1,6 @@
 //! The one loop that sends a request again.
 
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ impl Store {
         send: impl Fn() -> Send,
     ) -> Result<T, Failed>
     where
-        Send: Future<Output = Result<T, SdkError<E>>>,
+        Send: Future<Output = Result<T, SdkError<E>>> + std::marker::Send,
         T: MeteredReply,
         E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
@@ -43,7 +44,7 @@ impl Store {
         send: impl Fn() -> Send,
     ) -> Attempted<T, Failed>
     where
-        Send: Future<Output = Result<T, SdkError<E>>>,
+        Send: Future<Output = Result<T, SdkError<E>>> + std::marker::Send,
         T: MeteredReply,
         E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
@@ -63,8 +64,9 @@ impl Store {
                 }
             }
             self.requests.fetch_add(1, Ordering::Relaxed);
-            // On the heap: inside its callers' futures, the nesting is deeper than the compiler accepts.
-            let error = match self.send_once(operation, attempt, Box::pin(send())).await {
+            // Its type is hidden: inside its callers' futures, the nesting is deeper than the compiler accepts.
+            let request: Pin<Box<dyn Future<Output = _> + std::marker::Send + '_>> = Box::pin(send());
+            let error = match self.send_once(operation, attempt, request).await {
                 Ok(reply) => return Attempted { answer: Ok(reply), maybe_applied, was_throttled: false },
                 Err(error) => error,
             };
