@@ -59,7 +59,7 @@ func (r Request) TicketWithin(longest time.Duration) Request {
 	return r
 }
 
-// WithTicket redeems the ticket of an earlier refusal first.
+// WithTicket redeems the ticket of an earlier refusal first. It is of Acquire; WithSlot and Grant ignore it.
 func (r Request) WithTicket(ticket string) Request {
 	r.ticket = &ticket
 	return r

@@ -13,7 +13,7 @@ use crate::output::short;
 pub(crate) struct Options {
     /// The bucket, as in openai#rpm
     dimension: String,
-    /// The share of its level to keep: 0.8 after a first 429, 0.5 if they repeat, 0.3 for a long Retry-After
+    /// The part of its level to keep: 0.8 after a first 429, 0.5 if they repeat, 0.3 for a long Retry-After
     #[arg(long, value_name = "PART", default_value = "0.8", value_parser = factor, allow_negative_numbers = true)]
     factor: f64,
 }

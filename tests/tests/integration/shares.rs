@@ -12,6 +12,7 @@ use crate::metrics::{Listening, counted};
 use crate::world::{World, dimension, refusal, requests, take};
 
 mod busy;
+mod changing;
 mod full_guess;
 mod last_start;
 mod slots;

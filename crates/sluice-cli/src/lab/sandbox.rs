@@ -74,8 +74,8 @@ fn only_one(file: &Path) -> Result<File, Failure> {
     let lock = opened.map_err(|error| {
         let (file, lock) = (file.display(), name.display());
         Failure::new(format!(
-            "{file} cannot be used: {error} (of its lock, {lock}); name a file in a folder that exists and that you may \
-             write to"
+            "{file} cannot be used, because its lock {lock} cannot be made: {error}. Name a file in a folder that exists \
+             and that you may write to"
         ))
     })?;
     match lock.try_lock() {

@@ -11,7 +11,7 @@ use crate::view::BucketView;
 pub(super) enum Sort {
     /// By name.
     Name,
-    /// The lowest level, as a share of the capacity.
+    /// The lowest level, as a part of the capacity.
     Level,
     /// The most use a second.
     Use,

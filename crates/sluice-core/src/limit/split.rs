@@ -8,8 +8,8 @@ use crate::factor::Factor;
 use crate::rate::Rate;
 use crate::share::ShareName;
 
-/// The most shares of a bucket. Each write pays for the whole row: with all of them, a row of usual names and
-/// numbers is within 1 KB, one write unit.
+/// The most shares of a bucket. Each write pays for the whole row: with all of them it is about 1 KB, so a
+/// write costs one unit, or two where all shares have floors of their own and are background work.
 pub const MOST_SHARES: usize = 16;
 
 /// One share as it is declared.
