@@ -105,8 +105,8 @@ fn fault() -> Option<Fault> {
 }
 
 /// Writes into the history what lost replies cost: the write was applied, and the client, which does not know
-/// it, takes as much again. It counts as a caller's that left with a booked start. A loan takes nothing that the
-/// share is guaranteed.
+/// it, takes as much again. It counts as a caller's that left with a booked start. A loan takes nothing that
+/// the share is guaranteed.
 fn tell_what_is_lost(dynamo: &EmbeddedDynamo, products: &'static [Product], history: &History) {
     let lost = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&lost);

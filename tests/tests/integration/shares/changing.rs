@@ -9,20 +9,22 @@ use super::busy::{ALLOWED, Busy, CHANGING, Product};
 #[derive(Clone, Copy)]
 struct Shown {
     writes: f64,
-    /// The smallest part of its guarantee that a product had in a phase in which it asked for twice it or more.
+    /// The smallest part of its guarantee that a product had in a phase in which it asked for twice it or
+    /// more.
     worst: f64,
     /// The smallest part of what it asked for, up to its guarantee, that a product got in a phase in which it
     /// asked for about its guarantee.
     served: f64,
-    /// The smallest part of the limit that was used in a phase in which 1.2 times the limit or more was asked for.
+    /// The smallest part of the limit that was used in a phase in which 1.2 times the limit or more was asked
+    /// for.
     used: f64,
     /// The smallest part of a process that always had callers, of what each of its share would have in equal
     /// parts.
     least_part: f64,
 }
 
-/// Runs products whose demand changes: no window of the vendor is exceeded, each product gets its guarantee, and
-/// the checker of histories finds nothing.
+/// Runs products whose demand changes: no window of the vendor is exceeded, each product gets its guarantee,
+/// and the checker of histories finds nothing.
 #[allow(clippy::cast_precision_loss, clippy::print_stdout)]
 async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> Shown {
     let busy = Busy { products: &CHANGING, burst, processes, phase, patience: Duration::from_secs(5), seed };

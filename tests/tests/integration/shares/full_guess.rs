@@ -33,8 +33,8 @@ async fn a_process_learns_whether_others_keep_a_line_from_being_full() {
     }
 }
 
-/// By its last reading the own line is full. The process has found that others keep it from that, so it does not
-/// book there before it has asked.
+/// By its last reading the own line is full. The process has found that others keep it from that, so it does
+/// not book there before it has asked.
 #[tokio::test(start_paused = true)]
 async fn a_call_borrows_what_is_there_rather_than_book_on_a_line_that_only_seems_full() {
     let world = World::new().await;
