@@ -12,6 +12,7 @@ use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable, ShareName};
 
 use crate::arguments;
 use crate::errors::Raise as _;
+use crate::logs;
 use crate::process::runtime;
 use crate::session::Session;
 
@@ -24,6 +25,8 @@ pub(crate) struct Settings {
 impl Settings {
     /// From the environment if `table` is `None`, and what `given` sets.
     pub(crate) fn new(py: Python<'_>, table: Option<String>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
+        // What is wrong with a setting is logged while the settings are read.
+        logs::follow_level(py);
         let mut builder = match table {
             Some(table) => Client::builder(table),
             None => ClientBuilder::from_env().map_err(|error| error.raise(py))?,

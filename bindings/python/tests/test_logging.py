@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -41,6 +44,15 @@ def test_the_level_of_the_logger_is_followed(
 
     with caplog.at_level(logging.INFO, "sluice"):
         assert eventually(is_logged), "INFO is logged within a second of the change"
+
+
+def test_the_first_client_of_a_process_warns_of_a_misspelt_setting() -> None:
+    program = "import logging, sluice; logging.basicConfig(); sluice.Client.from_env().close(1)"
+    settings = {**os.environ, "SLUICE_LEASE_TLL": "5s"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=settings, stderr=subprocess.PIPE, text=True, timeout=30, check=True
+    )
+    assert "WARNING:sluice:settings.misspelt" in done.stderr and "SLUICE_LEASE_TLL" in done.stderr, done.stderr
 
 
 def test_records_that_find_no_room_are_counted(

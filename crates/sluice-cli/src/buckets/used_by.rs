@@ -49,7 +49,7 @@ impl UsedBy {
         let since = output::relative(self.since, now);
         // A process notes its use once a minute.
         println!(
-            "  used by   (since {since}, {}; without processes that ran for less than a minute)",
+            "  used by   (since {since}, {}; many processes that ran for less than a minute are missing)",
             self.unit
         );
         for Caller { caller, used, percent } in &self.used_by {

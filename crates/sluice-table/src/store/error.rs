@@ -29,7 +29,7 @@ pub enum StoreError {
     #[error(
         "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
          AWS_PROFILE, or run under a role; after `aws sso login`, or if the profile needs the AWS CLI: \
-         eval \"$(aws configure export-credentials --format env)\"; for a sandbox: set SLUICE_ENDPOINT_URL, which \
+         eval \"$(aws configure export-credentials --format env)\"; for a sandbox: set all the variables that \
          `sluice sandbox` prints ({message})"
     )]
     Credentials {
