@@ -52,7 +52,8 @@ def test_the_first_client_of_a_process_warns_of_a_misspelt_setting() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], env=settings, stderr=subprocess.PIPE, text=True, timeout=30, check=True
     )
-    assert "WARNING:sluice:settings.misspelt" in done.stderr and "SLUICE_LEASE_TLL" in done.stderr, done.stderr
+    assert "WARNING:sluice:settings.misspelt" in done.stderr, done.stderr
+    assert "SLUICE_LEASE_TLL" in done.stderr
 
 
 def test_records_that_find_no_room_are_counted(
