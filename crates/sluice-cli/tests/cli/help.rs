@@ -38,7 +38,7 @@ fn without_credentials_it_says_how_to_take_those_of_the_aws_cli() {
     let error = text(&output.stderr);
     assert!(!output.status.success() && error.contains("no valid AWS credentials for Scan"), "{error}");
     assert!(error.contains("eval \"$(aws configure export-credentials --format env)\""), "{error}");
-    assert!(error.contains("SLUICE_ENDPOINT_URL, which `sluice sandbox` prints"), "{error}");
+    assert!(error.contains("all the variables that `sluice sandbox` prints"), "{error}");
 }
 
 #[test]
