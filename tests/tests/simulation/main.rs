@@ -55,7 +55,7 @@ use scenario::Scenario;
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 20;
 /// What so many seeds need not show, and [`ALL_SEEDS`] must.
-const RARE: [&str; 10] = [
+const RARE: [&str; 18] = [
     "guarantees are judged",
     "guarantees of slots are judged",
     "judged: a start that was booked and given up",
@@ -66,6 +66,14 @@ const RARE: [&str; 10] = [
     "shed: upstream down",
     "judged: a caller of a share is not passed over",
     "a ticket with a rest is redeemed",
+    "TTL deletes a lease",
+    "a bucket is made anew while leases of the last one live",
+    "a ticket of a bucket that is gone",
+    "judged: a lease that said more than it took",
+    "judged: a slot came back in time",
+    "latency: steady",
+    "load row spoiled",
+    "slot edited by hand",
 ];
 const ALL_SEEDS: u64 = 200;
 /// Seeds between two lines of a long run.
