@@ -1,5 +1,5 @@
-//! Products whose demand changes from nothing to thirty times their share and back: what each gets, how much
-//! of the limit is used, and what it costs.
+//! Products that ask for calls of one bucket with shares, each more or less in each phase of a run: what each
+//! gets, how much of the limit is used, and what it costs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

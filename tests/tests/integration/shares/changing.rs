@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::busy::{ALLOWED, Busy, CHANGING, Product};
 
 /// What a run of products with changing demand shows.
-#[derive(Clone, Copy)]
 struct Shown {
     writes: f64,
     /// The smallest part of its guarantee that a product had in a phase in which it asked for twice it or
@@ -14,7 +13,7 @@ struct Shown {
     worst: f64,
     /// The smallest part of what it asked for, up to its guarantee, that a product got in a phase in which it
     /// asked for about its guarantee.
-    served: f64,
+    got_of_asked: f64,
     /// The smallest part of the limit that was used in a phase in which 1.2 times the limit or more was asked
     /// for.
     used: f64,
@@ -33,7 +32,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> S
     let mut text = String::new();
     let writes = result.paid.writes();
     let none = f64::INFINITY;
-    let mut shown = Shown { writes, worst: none, served: none, used: none, least_part: none };
+    let mut shown = Shown { writes, worst: none, got_of_asked: none, used: none, least_part: none };
     for number in 0..CHANGING[0].factors.len() {
         write!(text, "phase {number}:").unwrap();
         let mut demand = 0.0;
@@ -52,7 +51,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> S
             if factors[number] >= 2.0 {
                 shown.worst = shown.worst.min((got + 1.0) / promised);
             } else if factors[number] >= 1.0 {
-                shown.served = shown.served.min((got + 1.0) / asked.min(promised));
+                shown.got_of_asked = shown.got_of_asked.min((got + 1.0) / asked.min(promised));
             }
         }
         let all = result.in_phase(None, number, phase) as f64 / (ALLOWED * length);
@@ -65,7 +64,7 @@ async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> S
         "{text}{processes} processes, burst {burst}, seed {seed}: worst guarantee {:.1} %, asked for within it and got \
          {:.1} %, least used {:.1} %, a call: {}, burst seen {:.1}, a process had at least {:.0} % of an equal part",
         shown.worst * 100.0,
-        shown.served * 100.0,
+        shown.got_of_asked * 100.0,
         shown.used * 100.0,
         result.paid,
         result.burst(),
@@ -74,7 +73,11 @@ async fn changing(burst: i32, processes: usize, phase: Duration, seed: u64) -> S
     // These clocks are exact, and a start is in whole microseconds.
     assert!(result.burst() <= f64::from(burst) + 0.1, "the vendor saw a burst of {}", result.burst());
     assert!(shown.worst >= 0.98, "a product got {} of what it was promised", shown.worst);
-    assert!(shown.served >= 0.98, "{} of a product's callers were served within its guarantee", shown.served);
+    assert!(
+        shown.got_of_asked >= 0.98,
+        "a product got {} of what it asked for within its guarantee",
+        shown.got_of_asked
+    );
     for of in &result.verdict.buckets[0].shares {
         let worst = of.worst.map_or(100.0, |worst| 100.0 * worst.granted as f64 / worst.guaranteed as f64);
         println!(
@@ -95,38 +98,22 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
     assert!(shown.writes <= 1.35 && shown.used >= 0.97, "{} writes, {} used", shown.writes, shown.used);
 }
 
-/// Ten minutes with each of these draws of demand and faults: one alone may be lucky.
+/// Draws of demand and faults: one alone may be lucky.
 const SEEDS: [u64; 4] = [7, 1, 2, 3];
 
-/// Runs ten minutes with each seed, and returns the worst figures of all.
-async fn ten_minutes(burst: i32, processes: usize) -> Shown {
-    let mut worst: Option<Shown> = None;
-    for seed in SEEDS {
+/// Runs ten minutes with each seed. `least_used` is for each of them.
+async fn ten_minutes(
+    (burst, processes): (i32, usize),
+    most_writes: f64,
+    least_used: [f64; SEEDS.len()],
+    least_part: f64,
+) {
+    for (seed, least_used) in SEEDS.into_iter().zip(least_used) {
         let shown = changing(burst, processes, Duration::from_secs(60), seed).await;
-        worst = Some(worst.map_or(shown, |worst| worst.or_worse(shown)));
-    }
-    worst.unwrap()
-}
-
-impl Shown {
-    fn or_worse(self, other: Self) -> Self {
-        Self {
-            writes: self.writes.max(other.writes),
-            worst: self.worst.min(other.worst),
-            served: self.served.min(other.served),
-            used: self.used.min(other.used),
-            least_part: self.least_part.min(other.least_part),
-        }
-    }
-
-    fn is_within(self, most_writes: f64, least_used: f64, least_part: f64) {
-        assert!(self.writes <= most_writes, "{} writes a call", self.writes);
-        assert!(self.used >= least_used, "{} of the limit was used", self.used);
-        assert!(
-            self.least_part >= least_part,
-            "luck must not last: a process had {} of an equal part",
-            self.least_part
-        );
+        assert!(shown.writes <= most_writes, "{} writes a call", shown.writes);
+        assert!(shown.used >= least_used, "{} of the limit was used", shown.used);
+        let part = shown.least_part;
+        assert!(part >= least_part, "luck must not last: a process had {part} of an equal part");
     }
 }
 
@@ -134,18 +121,18 @@ impl Shown {
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
-    ten_minutes(50, 18).await.is_within(1.3, 0.99, 0.25);
+    ten_minutes((50, 18), 1.3, [0.99; 4], 0.25).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
-    // 99 % is aimed at; one of the draws has 98.9.
-    ten_minutes(50, 72).await.is_within(1.5, 0.985, 0.35);
+    // 99 % is aimed at; the third draw has 98.9.
+    ten_minutes((50, 72), 1.5, [0.99, 0.99, 0.985, 0.99], 0.35).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
-    ten_minutes(20, 18).await.is_within(1.5, 0.97, 0.25);
+    ten_minutes((20, 18), 1.5, [0.97; 4], 0.25).await;
 }
