@@ -122,13 +122,6 @@ impl Machine {
             .then(|| format!("the machine let the callers run {:.0} % of the time", left * 100.0))
     }
 
-    /// Whether it took longer to hear of something than the machine explains: `from` when it happened, `to`
-    /// when somebody had still not heard of it, and `room` for what is on the way.
-    pub(crate) fn not_heard(&self, from: i64, to: i64, room: Duration) -> bool {
-        let net = self.net(from, to);
-        net > room || net > between(from, to) / 2
-    }
-
     pub(crate) fn figures(&self, from: i64, to: i64) -> MachineFigures {
         let millis = |duration: Duration| rounded(duration.as_secs_f64() * 1_000.0);
         MachineFigures {
@@ -169,16 +162,6 @@ mod tests {
         // 160 ms and 120 ms of 400 ms.
         assert!((machine.share_left(0, 400_000) - 0.65).abs() < 1e-9);
         assert!((machine.figures(0, 400_000).latest_wake_up_ms - 100.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn who_was_kept_from_hearing_for_most_of_the_time_is_not_deaf() {
-        let machine = Machine::of(&[vec![seen(&[(10, 100), (200, 900)])]], &Lateness::default());
-        let room = Duration::from_millis(170);
-        assert!(!machine.not_heard(0, 110_000, room), "20 ms of 110");
-        assert!(!machine.not_heard(0, 30_000, room) && machine.not_heard(0, 15_000, room), "10 of 15");
-        assert!(machine.not_heard(0, 1_000_000, room), "210 ms were left");
-        assert!(machine.not_heard(1_000_000, 1_001_000, room), "nothing held it up");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod anthropic;
 mod claim;
 mod elevenlabs;
 mod openai;
+mod paused;
 mod starts;
 
 use anthropic::Anthropic;

@@ -21,7 +21,7 @@ pub(crate) mod anthropic;
 pub(crate) mod elevenlabs;
 mod official;
 pub(crate) mod openai;
-mod waits;
+pub(crate) mod waits;
 
 use answers::Answers;
 

@@ -6,8 +6,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::claim::Claim;
+use super::paused::Paused;
 use crate::lab::demo::Run;
-use crate::lab::demo::limits::{ARRIVES_WITHIN, ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
+use crate::lab::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
 use crate::lab::demo::machine::Machine;
 use crate::lab::demo::vendor::Vendors;
 
@@ -26,16 +27,12 @@ pub(super) struct ElevenLabs {
     too_many_429_without_excuse: usize,
     /// 429s while the vendor was busy.
     busy_429: usize,
-    /// The most 429s that followed one of these within its wait.
-    more_429_in_a_wait: usize,
-    /// Those of them that the machine's delays do not explain.
-    more_429_not_heard: usize,
+    #[serde(flatten)]
+    paused: Paused,
 }
 
 /// By then, the first replies have stated the vendor's limit.
 const LIMIT_KNOWN_AFTER: Duration = Duration::from_secs(1);
-/// The most 429s that may follow one within its wait, over all processes.
-const MORE: usize = 1;
 
 impl ElevenLabs {
     pub(super) fn new(run: &Run, vendors: &Vendors, machine: &Machine) -> Self {
@@ -53,10 +50,7 @@ impl ElevenLabs {
             too_many_429_later: later.clone().count(),
             too_many_429_without_excuse: later.filter(without_excuse).count(),
             busy_429: books.busy().count(),
-            more_429_in_a_wait: books.busy().most_more(|_, _| true),
-            more_429_not_heard: books.busy().most_more(|first, more| {
-                machine.not_heard(run.unix_micros(first), run.unix_micros(more), ARRIVES_WITHIN)
-            }),
+            paused: Paused::of(books.busy(), run, machine),
         }
     }
 
@@ -65,21 +59,12 @@ impl ElevenLabs {
     }
 
     pub(super) fn claims(&self) -> [Claim; 2] {
-        let Self { too_many_429, too_many_429_later: later, busy_429, more_429_in_a_wait: more, .. } = self;
+        let Self { too_many_429, too_many_429_later: later, busy_429, paused, .. } = self;
         let too_many = format!(
             "429 to {too_many_429} of {} calls for too many at once; to {later} after the first second",
             self.calls
         );
-        let busy = format!(
-            "429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)"
-        );
-        let busy = if *busy_429 == 0 {
-            Claim::not_shown("no call came while it was busy, so no pause was shown".into())
-        } else {
-            let excuse = (self.more_429_not_heard <= MORE)
-                .then(|| "the machine delayed the callers that had to learn of it".into());
-            Claim::of(busy, *more <= MORE).unless(excuse)
-        };
+        let busy = paused.claim(&format!("429 to {busy_429} while busy"));
         let excuse =
             (self.too_many_429_without_excuse == 0).then(|| "the machine held up the first replies".into());
         [Claim::of(too_many, *later == 0).unless(excuse), busy]
@@ -101,8 +86,7 @@ mod tests {
             too_many_429_later: later,
             too_many_429_without_excuse: without_excuse,
             busy_429,
-            more_429_in_a_wait: 0,
-            more_429_not_heard: 0,
+            paused: Paused::within(busy_429, Duration::ZERO, Duration::ZERO),
         };
         figures.claims().map(|claim| claim.verdict)
     }

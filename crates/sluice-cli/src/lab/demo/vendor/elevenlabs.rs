@@ -44,6 +44,7 @@ impl Books {
     }
 
     fn judge(&mut self, now: Instant) -> Result<(), (HeaderMap, &'static str)> {
+        self.busy.came(now);
         let judged = self.accept(now);
         self.answers.note(now, if judged.is_ok() { Answer::Taken } else { Answer::Refused });
         judged

@@ -119,6 +119,7 @@ impl Books {
         let wait = |books: &Self| books.requests.wait_for(1).max(books.tokens.wait_for(call.tokens));
         let is_refused = !wait(self).is_zero();
         self.requests.take(1);
+        self.waits.came(now);
         self.answers.note(now, if is_refused { Answer::Refused } else { Answer::Taken });
         if is_refused {
             return Err(wait(self));

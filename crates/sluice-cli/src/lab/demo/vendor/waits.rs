@@ -4,27 +4,37 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Calls that were answered with 429 and a `Retry-After`.
+/// Calls that were answered with 429 and a `Retry-After`, and all calls that came.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Vec<(Instant, Instant)>);
+pub(crate) struct Waits {
+    /// From when to when a pause was asked for.
+    pauses: Vec<(Instant, Instant)>,
+    calls: Vec<Instant>,
+}
 
 impl Waits {
+    /// Records that a call came, whatever becomes of it.
+    pub(super) fn came(&mut self, now: Instant) {
+        self.calls.push(now);
+    }
+
     /// Records that a call that arrived at `now` was asked to come back after `wait`.
     pub(super) fn asked(&mut self, now: Instant, wait: Duration) {
-        self.0.push((now, now + wait));
+        self.pauses.push((now, now + wait));
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.len()
+        self.pauses.len()
     }
 
-    /// The most further 429s, over all processes, between a 429 and the end of the wait that it asked for.
-    /// `counts` says of a further one whether it counts, from when the first and when it came.
-    pub(crate) fn most_more(&self, counts: impl Fn(Instant, Instant) -> bool) -> usize {
-        let more = |n: usize, first: Instant, until: Instant| {
-            self.0[n + 1..].iter().filter(|(at, _)| *at < until && counts(first, *at)).count()
+    /// How long after a 429 the last call came that came before the end of the pause that it asked for: the
+    /// longest such time, over all processes. `counted` is how much of the time between two instants counts.
+    pub(crate) fn kept_within(&self, counted: impl Fn(Instant, Instant) -> Duration) -> Duration {
+        let within = |(from, until): &(Instant, Instant)| {
+            let last = self.calls.iter().filter(|call| *call > from && *call < until).max()?;
+            Some(counted(*from, *last))
         };
-        self.0.iter().enumerate().map(|(n, (at, until))| more(n, *at, *until)).max().unwrap_or(0)
+        self.pauses.iter().filter_map(within).max().unwrap_or(Duration::ZERO)
     }
 }
 
@@ -33,15 +43,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_before_the_end_of_a_wait_is_counted() {
+    fn the_last_call_before_the_end_of_a_pause_counts() {
         let (mut waits, start) = (Waits::default(), Instant::now());
-        assert_eq!((waits.count(), waits.most_more(|_, _| true)), (0, 0));
-        for (millis, wait) in [(0, 1), (999, 1), (1_000, 2), (1_998, 1), (2_999, 1)] {
-            waits.asked(start + Duration::from_millis(millis), Duration::from_secs(wait));
+        let at = |millis| start + Duration::from_millis(millis);
+        let all = |from: Instant, to: Instant| to - from;
+        assert_eq!((waits.count(), waits.kept_within(all)), (0, Duration::ZERO));
+        for millis in [0, 70, 200, 1_000, 1_100] {
+            waits.came(at(millis));
         }
-        assert_eq!(waits.count(), 5);
-        assert_eq!(waits.most_more(|_, _| true), 2, "the second and the third were each followed by two");
-        let long_after = |first: Instant, more: Instant| more - first >= Duration::from_millis(999);
-        assert_eq!(waits.most_more(long_after), 1, "the first of the two came at once");
+        waits.asked(at(0), Duration::from_secs(1));
+        assert_eq!(waits.kept_within(all), Duration::from_millis(200), "the fourth came after the pause");
+        waits.asked(at(70), Duration::from_secs(1));
+        assert_eq!(waits.kept_within(all), Duration::from_millis(930), "but within that of the second");
+        assert_eq!(waits.count(), 2);
+        let half = |from: Instant, to: Instant| (to - from) / 2;
+        assert_eq!(waits.kept_within(half), Duration::from_millis(465));
     }
 }
