@@ -361,9 +361,8 @@ impl Bucket {
         after
     }
 
-    /// A bucket of `limit`, a part of this one's, as a process counts it by itself: at `now` a rate bucket
-    /// has that part of this one's level, and a cool-down holds. Slots are all free: who holds them is not
-    /// known.
+    /// A bucket of `limit`, a part of this one's, as a process counts it by itself: at `now` it has that part
+    /// of this one's level, and a cool-down holds.
     #[must_use]
     pub fn part(&self, limit: Limit, now: Timestamp) -> Self {
         self.part_of(self.level(now), self.limit.capacity(), limit, now)
@@ -376,12 +375,8 @@ impl Bucket {
     }
 
     fn part_of(&self, level: Amount, capacity: Amount, limit: Limit, now: Timestamp) -> Self {
-        let full = Self::full(self.dimension.clone(), limit, now);
-        if limit.is_concurrent() {
-            return full;
-        }
         let tokens = level.scaled(limit.capacity(), capacity);
-        Self { tokens, blocked_until: self.blocked_until, ..full }
+        Self { tokens, blocked_until: self.blocked_until, ..Self::full(self.dimension.clone(), limit, now) }
     }
 
     /// The same bucket after `cost` was given back.

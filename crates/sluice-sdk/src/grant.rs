@@ -23,6 +23,7 @@ use crate::telemetry::span;
 pub(crate) mod held_leases;
 pub(crate) mod outcome;
 pub(crate) mod renew;
+mod secure;
 mod settle;
 
 use smallvec::SmallVec;
@@ -126,7 +127,7 @@ impl Grant {
             Hold::Slots(_) | Hold::Inline(_) => {
                 Some(part.entry.share_of().map_or(COMMON, |(_, share)| share.as_str()))
             }
-            Hold::Local | Hold::LetThrough { .. } => None,
+            Hold::Local | Hold::LocalSlots(_) | Hold::LetThrough { .. } => None,
         })
     }
 
@@ -145,7 +146,7 @@ impl Grant {
     /// When the first of the grant's leases ends, as last renewed; `None` if it has none.
     #[must_use]
     pub fn lease_ends(&self) -> Option<Timestamp> {
-        self.leases.iter().map(|leases| leases.ends()).min()
+        self.leases.iter().filter_map(|leases| leases.ends()).min()
     }
 
     /// Whether a lease ended and its slot was given back while the grant was held, so that the slot may be in

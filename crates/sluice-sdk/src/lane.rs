@@ -27,7 +27,7 @@ mod lending;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
 pub(crate) mod once_an_outage;
-mod one_bucket;
+pub(crate) mod one_bucket;
 mod own_line;
 pub(crate) mod parallel;
 pub(crate) mod part;

@@ -18,6 +18,9 @@ use crate::world::{TABLE, World, sdk_config};
 mod charge;
 mod hold;
 mod minute;
+mod registered;
+mod slot_budgets;
+mod slots;
 
 const RPM: &str = "openai#rpm";
 /// One second for each of four attempts and what lies between them, or the time of credentials.

@@ -24,7 +24,7 @@ mod cost;
 
 const fn source_of(part: &Part) -> Source {
     match part.hold {
-        Hold::Local => Source::Local,
+        Hold::Local | Hold::LocalSlots(_) => Source::Local,
         Hold::LetThrough { .. } => Source::Shadow,
         _ => Source::Table,
     }

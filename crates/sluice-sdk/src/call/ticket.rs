@@ -59,6 +59,7 @@ pub(crate) async fn book(
         moves_on: false,
         came: 0,
         lets_others: asks.len() == 1,
+        is_running: false,
     };
     if inner.config.leases == Leases::All {
         let taken = attempt::submit(inner, &asks, at_once(terms)).await?;

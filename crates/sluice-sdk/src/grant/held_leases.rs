@@ -12,6 +12,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::error_kind::ErrorKind;
 use crate::lane::expired_holder;
+use crate::lane::fallback::{self, Holds};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::reading::parse;
@@ -49,13 +50,16 @@ impl FailedReleases {
     }
 }
 
+/// No end: there is no lease.
+const NONE: i64 = i64::MAX;
+
 /// The leases of a grant.
 pub(crate) struct HeldLeases {
     inner: Arc<Inner>,
     state: Mutex<LeaseState>,
     /// How long each renewal extends them.
     length: Duration,
-    /// When the first of them ends, in microseconds since the epoch.
+    /// When the first of them ends, in microseconds since the epoch; [`NONE`] if there is none yet.
     ends: AtomicI64,
     /// Until when the task renews them, by the steady clock.
     renewed_until: AtomicI64,
@@ -71,6 +75,8 @@ struct LeaseState {
     parts: Parts,
     /// The names of leases that were found gone.
     gone: Vec<String>,
+    /// Counts what they hold while they are not being given back.
+    holds: Vec<Holds>,
     /// Whether they are being given back, so that nobody renews them any more.
     has_ended: bool,
     /// Whether the client was closed and gives them back.
@@ -89,17 +95,22 @@ impl HeldLeases {
         length: Duration,
         renews: bool,
     ) -> Option<Arc<Self>> {
-        let ends = parts.iter().filter_map(Part::lease_ends).min()?;
-        let parts = parts.iter().filter(|part| part.lease_ends().is_some()).cloned().collect();
+        let ends = parts.iter().filter_map(Part::lease_ends).min();
+        let parts: Parts =
+            parts.iter().filter(|part| part.lease_ends().is_some() || part.is_alone()).cloned().collect();
+        if parts.is_empty() {
+            return None;
+        }
         Some(Arc::new(Self {
             inner: Arc::clone(inner),
             state: Mutex::new(LeaseState {
+                holds: fallback::holds(inner, &parts),
                 parts,
                 token: Some(inner.background.token()),
                 ..LeaseState::default()
             }),
             length,
-            ends: AtomicI64::new(ends.micros()),
+            ends: AtomicI64::new(ends.map_or(NONE, Timestamp::micros)),
             renewed_until: AtomicI64::new(if renews { i64::MAX } else { i64::MIN }),
             is_lost: AtomicBool::new(false),
             runtime: inner.background.runtime().map(|runtime| runtime.id()),
@@ -111,8 +122,9 @@ impl HeldLeases {
         self.runtime
     }
 
-    pub(crate) fn ends(&self) -> Timestamp {
-        Timestamp::from_micros(self.ends.load(Ordering::Acquire))
+    pub(crate) fn ends(&self) -> Option<Timestamp> {
+        let ends = self.ends.load(Ordering::Acquire);
+        (ends != NONE).then(|| Timestamp::from_micros(ends))
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -127,13 +139,13 @@ impl HeldLeases {
     /// Whether the lease of `part` was found gone.
     pub(crate) fn is_gone(&self, part: &Part) -> bool {
         let state = self.state.lock();
-        !state.gone.is_empty()
-            && renewal(part, Timestamp::default()).is_some_and(|(key, _)| state.gone.contains(&key))
+        !state.gone.is_empty() && part.lease_name().is_some_and(|name| state.gone.contains(&name))
     }
 
     /// Whether half of their time has passed. If the time is not known, the leases may end at any moment.
     pub(super) fn is_due(&self, now: Option<Timestamp>, steady: i64) -> bool {
-        let is_half_over = now.is_none_or(|now| self.ends().since(now) <= self.length / 2);
+        let Some(ends) = self.ends() else { return false };
+        let is_half_over = now.is_none_or(|now| ends.since(now) <= self.length / 2);
         is_half_over && steady < self.renewed_until.load(Ordering::Acquire) && !self.renewable().is_empty()
     }
 
@@ -141,6 +153,22 @@ impl HeldLeases {
     fn renewable(&self) -> Parts {
         let state = self.state.lock();
         if state.has_ended { Parts::new() } else { state.parts.clone() }
+    }
+
+    /// The parts that have slots which the process granted by itself, and no lease for them.
+    pub(super) fn alone(&self) -> Parts {
+        self.renewable().into_iter().filter(Part::is_alone).collect()
+    }
+
+    /// Whether there are such parts.
+    pub(super) fn is_alone(&self) -> bool {
+        let state = self.state.lock();
+        !state.has_ended && state.parts.iter().any(Part::is_alone)
+    }
+
+    /// Notes that one of them has a lease by now, which ends then.
+    pub(super) fn has_lease(&self, ends: Timestamp) {
+        self.ends.fetch_min(ends.micros(), Ordering::AcqRel);
     }
 
     /// Extends the leases to one lease time from now, and never shortens them.
@@ -152,7 +180,10 @@ impl HeldLeases {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        self.ends.fetch_max(ends.micros(), Ordering::AcqRel);
+        // What has no lease yet was not renewed.
+        let _ = self.ends.fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| {
+            (before != NONE).then(|| before.max(ends.micros()))
+        });
         match self.state.lock().gone.last().cloned() {
             Some(key) => Err(RenewError::LeaseGone { key }),
             None => Ok(()),
@@ -169,12 +200,20 @@ impl HeldLeases {
         if state.has_ended {
             return;
         }
-        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts).into_iter().partition(|part| {
-            renewal(part, Timestamp::default()).is_some_and(|(key, _)| gone.contains(&key))
-        });
+        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts)
+            .into_iter()
+            .partition(|part| part.lease_name().is_some_and(|name| gone.contains(&name)));
         state.parts = kept;
         for part in lost {
-            let Some((key, _)) = renewal(&part, Timestamp::default()) else { continue };
+            if let Hold::LocalSlots(slots) = &part.hold {
+                // It was given back in the outage, or ended: slots are taken again.
+                if slots.lost_lease() {
+                    self.inner.fallback.is_alone(&part.entry.dimension, part.cost);
+                }
+                state.parts.push(part);
+                continue;
+            }
+            let Some(key) = part.lease_name() else { continue };
             tracing::warn!(
                 event = "lease.gone",
                 lease = key,
@@ -191,14 +230,14 @@ impl HeldLeases {
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.has_ended = true;
+        state.holds = Vec::new();
         !state.is_closed
     }
 
     /// Whether `part` is one of them.
     pub(crate) fn covers(&self, part: &Part) -> bool {
-        let name = |part: &Part| renewal(part, Timestamp::default()).map(|(key, _)| key);
-        let wanted = name(part);
-        wanted.is_some() && self.state.lock().parts.iter().any(|part| name(part) == wanted)
+        let wanted = part.lease_name();
+        wanted.is_some() && self.state.lock().parts.iter().any(|part| part.lease_name() == wanted)
     }
 
     /// Notes how the release by their holder ended. After the client was closed, it says nothing.
@@ -226,10 +265,7 @@ impl HeldLeases {
         if state.are_back {
             return Vec::new();
         }
-        let name = |part: &Part| {
-            let (key, _) = renewal(part, Timestamp::default())?;
-            Some((part.entry.dimension.clone(), key))
-        };
+        let name = |part: &Part| Some((part.entry.dimension.clone(), part.lease_name()?));
         state.parts.iter().filter_map(name).collect()
     }
 
@@ -240,7 +276,7 @@ impl HeldLeases {
             if std::mem::replace(&mut state.has_ended, true) {
                 return Ok(());
             }
-            state.is_closed = true;
+            (state.is_closed, state.holds) = (true, Vec::new());
             state.parts.clone()
         };
         let released = release(&self.inner, parts).await;
@@ -265,12 +301,13 @@ struct Renewed {
 /// Sends the renewals of `parts`. A lease that fails or is gone does not keep the others from being renewed.
 async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
     let mut renewed = Renewed { gone: Vec::new(), failure: None };
-    let renewals = parts.iter().filter_map(|part| renewal(part, ends).map(|renewal| (part, renewal)));
-    for (part, (key, update)) in renewals {
+    let parts = parts.iter().filter_map(Part::of_table);
+    let renewals = parts.filter_map(|part| Some((renewal(&part, ends)?, part.lease_name()?, part)));
+    for (update, key, part) in renewals {
         // Setting the same end twice equals setting it once. A failed condition may show a later end.
         let outcome = match inner.patient.update(&update, Resend::Always).await {
             Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
-            Ok(Written::ConditionFailed(Some(row))) if still_holds(part, &row) => {
+            Ok(Written::ConditionFailed(Some(row))) if still_holds(&part, &row) => {
                 telemetry::RenewalOutcome::Renewed
             }
             Ok(Written::ConditionFailed(_)) => {
@@ -287,17 +324,13 @@ async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
     renewed
 }
 
-/// The write that renews the lease of `part`, and the lease's name.
-fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
-    let dimension = &part.entry.dimension;
+/// The write that renews the lease of `part`.
+fn renewal(part: &Part, ends: Timestamp) -> Option<Update> {
     match &part.hold {
         Hold::Inline(inline) => {
-            let update = sluice_core::renew_inline(dimension.to_string(), &inline.id, ends);
-            Some((format!("{dimension}/{}", inline.id.as_str()), update))
+            Some(sluice_core::renew_inline(part.entry.dimension.to_string(), &inline.id, ends))
         }
-        _ => part
-            .lease()
-            .map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
+        _ => part.lease().map(|lease| sluice_core::renew(lease.key().to_owned(), ends)),
     }
 }
 

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Id;
 use tokio::time::sleep;
 
-use crate::grant::Grant;
 use crate::grant::held_leases::{HeldLeases, RenewError};
+use crate::grant::{Grant, secure};
 use crate::lane::inner::Inner;
 use crate::lane::once_an_outage::OnceAnOutage;
 use crate::lane::parallel::in_parallel;
@@ -130,17 +130,21 @@ impl Keeper {
 
 /// Renews the leases of the client's grants of one runtime, until none is held.
 async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) {
+    let mut returns = None;
     loop {
-        sleep(every).await;
+        if look(&client, every, &mut returns).await.is_none() {
+            return;
+        }
         let Some(held) = task.keeper.held_or_end(task.runtime) else {
             task.has_ended = true;
             return;
         };
         let Some(inner) = client.upgrade() else { return };
         let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
-        let mut due: Vec<_> = held.into_iter().filter(|leases| leases.is_due(now, steady)).collect();
+        let mut due: Vec<_> = held.iter().filter(|leases| leases.is_due(now, steady)).cloned().collect();
         // A table that does not say the time would not accept a renewal either: the next look is soon.
-        if due.is_empty() || inner.patient.time().await.is_err() {
+        let is_any_alone = || !inner.store.is_out() && held.iter().any(|leases| leases.is_alone());
+        if due.is_empty() && !is_any_alone() || inner.patient.time().await.is_err() {
             continue;
         }
         while !due.is_empty() {
@@ -161,5 +165,30 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
             }
             due = rest;
         }
+        // After the renewals: a lease may have been found gone, and takes may take over those that have ended.
+        let alone: Vec<_> = held.into_iter().filter(|leases| leases.is_alone()).collect();
+        for some in alone.chunks(AT_ONCE) {
+            let takes = some.iter().map(|leases| {
+                let (inner, leases) = (Arc::clone(&inner), Arc::clone(leases));
+                async move { secure::secure(&inner, &leases).await }
+            });
+            if in_parallel(takes.collect()).await.is_err() {
+                return;
+            }
+        }
     }
+}
+
+/// Waits for the next look: when it is due, or when DynamoDB comes back. Then another process may take over
+/// leases that have ended meanwhile, unless they are renewed first. `returns` is how often it had come back by
+/// the last look. `None` if the client is gone.
+async fn look(client: &Weak<Inner>, every: Duration, returns: &mut Option<u32>) -> Option<()> {
+    // Without the client, which may be dropped meanwhile.
+    let store = client.upgrade()?.store.clone();
+    tokio::select! {
+        () = sleep(every) => {}
+        () = store.returned(returns.unwrap_or_else(|| store.returns())) => {}
+    }
+    *returns = Some(store.returns());
+    Some(())
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{
-    Bucket, Cost, Dimension, Limit, Plan, RatePlanner, RateReceipt, ShareName, SlotPlanner, Take, Timestamp,
+    Bucket, Cost, Dimension, Limit, Plan, RatePlanner, RateReceipt, Reason, Refusal, ShareName, Take,
+    Timestamp,
 };
 
 use crate::api::basis::Basis;
@@ -23,6 +24,10 @@ use crate::lane::unclaimed::UnclaimedGrant;
 
 pub(crate) mod charge;
 pub(crate) mod hold;
+mod slots;
+
+pub(crate) use slots::Holds;
+use slots::{HeldOfTable, NotTaken, Outage, OwnRow, OwnSlots};
 
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
@@ -33,10 +38,12 @@ const MOST_TOLD: usize = 100;
 /// The process's own buckets. When an outage first needs one, it has its part of what the table was last seen
 /// to have: what the process and others took just before counts. With as many processes as parts, their
 /// levels add up to that of the table. After the outage, what was granted here is taken from the table
-/// ([`charge`]).
+/// ([`charge`]). Slots come back, and are counted otherwise ([`slots`]).
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
+    /// Of rate limits. Locked before `slots`.
     buckets: Mutex<HashMap<LineKey, Local>>,
+    slots: Mutex<OwnSlots>,
     /// An answer of an outage was logged.
     pub(super) logged: OnceAnOutage,
     /// Whether a task waits for DynamoDB, to charge what was granted.
@@ -45,7 +52,7 @@ pub(crate) struct Fallback {
     without: Mutex<HashSet<LineKey>>,
 }
 
-/// A bucket of the process's own.
+/// A rate bucket of the process's own.
 #[derive(Clone, Debug)]
 struct Local {
     entry: Arc<Entry>,
@@ -62,12 +69,7 @@ impl Local {
         Self { entry: Arc::clone(entry), outage, untouched: part.clone(), bucket: part }
     }
 
-    /// Whether a bucket of one outage is that of another: slots that are held through both stay taken.
-    fn goes_on(&self, outage: u32) -> bool {
-        self.outage == outage || self.bucket.limit().is_concurrent()
-    }
-
-    /// What was granted and has neither refilled nor come back.
+    /// What was granted and has not refilled.
     fn spent(&self, now: Timestamp) -> Option<Cost> {
         Cost::new(self.untouched.level(now).minus(self.bucket.level(now))).ok()
     }
@@ -78,12 +80,6 @@ impl Local {
             self.bucket = self.bucket.after_taking(spent);
         }
         self
-    }
-
-    /// Frees slots. Never more than there are: the limit may have been another when they were taken.
-    fn give_back(&mut self, cost: Cost) {
-        let after = self.bucket.after_giving_back(cost);
-        self.bucket = if after.tokens() <= after.limit().capacity() { after } else { self.untouched.clone() };
     }
 }
 
@@ -122,9 +118,22 @@ impl Share {
     }
 }
 
+/// What a call gets of one bucket.
+struct Granted {
+    entry: Arc<Entry>,
+    cost: Cost,
+    own: Own,
+}
+
+enum Own {
+    /// What is left of the process's own bucket, and the start.
+    Tokens(LineKey, Box<Local>, Timestamp),
+    Slots(slots::Taken),
+}
+
 /// What the process answers by itself.
 enum Answer {
-    Granted(Vec<(LineKey, Local)>, Parts),
+    Granted(Vec<Granted>),
     Refused(RetryIn),
     /// The caller gets the error.
     Error(NoAnswer),
@@ -171,17 +180,33 @@ impl Fallback {
         now: Timestamp,
         patience: Duration,
     ) -> Option<Taken<UnclaimedGrant>> {
-        let mut buckets = self.buckets.lock();
-        let outage = inner.store.returns();
+        let (mut buckets, mut slots) = (self.buckets.lock(), self.slots.lock());
+        let outage = outage_of(inner);
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
             buckets.retain(|_, local| {
-                local.goes_on(outage) && local.bucket.level(now) < local.bucket.limit().capacity()
+                local.outage == outage.returns && local.bucket.level(now) < local.bucket.limit().capacity()
             });
         }
-        match answer(inner, &buckets, asks, now, patience) {
-            Answer::Granted(taken, parts) => {
-                buckets.extend(taken);
+        match answer(inner, (&buckets, &slots), asks, now, patience) {
+            Answer::Granted(granted) => {
+                let take = |Granted { entry, cost, own }| match own {
+                    Own::Tokens(line, local, start_at) => {
+                        buckets.insert(line, *local);
+                        Some(Part::local_tokens(entry, cost, start_at))
+                    }
+                    Own::Slots(taken) => {
+                        let row = slots.entry(entry.dimension.clone()).or_default();
+                        match taken {
+                            slots::Taken::Spare => row.hand_on(cost, outage, now),
+                            slots::Taken::Own(part) => {
+                                row.grant(*part, cost, outage);
+                                Some(Part::local_slots(entry, cost, now))
+                            }
+                        }
+                    }
+                };
+                let parts: Parts = granted.into_iter().filter_map(take).collect();
                 let inner = Arc::clone(inner);
                 Some(Taken::Granted(UnclaimedGrant::local(inner, parts, now, Basis::LocalShare)))
             }
@@ -199,7 +224,8 @@ impl Fallback {
         let Some(limit) = entry.limit() else { return };
         let (share, cost) = (Payer::Named(entry.payer().cloned()), Some(limit.cost_per_call()));
         let ask = Ask { dimension: entry.asked().clone(), cost, share };
-        let answer = answer(inner, &self.buckets.lock(), std::slice::from_ref(&ask), now, Duration::ZERO);
+        let own = (&*self.buckets.lock(), &*self.slots.lock());
+        let answer = answer(inner, own, std::slice::from_ref(&ask), now, Duration::ZERO);
         let (dimension, processes) = (&entry.dimension, entry.load.processes(now));
         tracing::debug!(event = "unavailable.rehearsed", %dimension, ?processes, answer = answer.name());
         let Answer::Error(NoAnswer::NoShare) = answer else { return };
@@ -212,15 +238,53 @@ impl Fallback {
         }
     }
 
-    /// Frees the slots of a holder that is done. Rate tokens stay spent.
-    pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
-        let mut buckets = self.buckets.lock();
-        // The row of a share of slots is a bucket of its own.
-        if let Some(local) = buckets.get_mut(&(dimension.clone(), None))
-            && local.bucket.limit().is_concurrent()
-        {
-            local.give_back(cost);
+    /// The call of slots that the process granted by itself is over, or has them of the table by now.
+    pub(crate) fn is_back(&self, row: &Dimension, cost: Cost) {
+        let mut slots = self.slots.lock();
+        let Some(own) = slots.get_mut(row) else { return };
+        own.is_back(cost);
+        if own.is_empty() {
+            slots.remove(row);
         }
+    }
+
+    /// The lease of a call is gone from the table: from now on, only the process knows of its slots.
+    pub(crate) fn is_alone(&self, row: &Dimension, cost: Cost) {
+        self.slots.lock().entry(row.clone()).or_default().is_alone(cost);
+    }
+
+    /// Keeps slots of the table that a call gives back while DynamoDB does not answer, for the next call.
+    /// After the outage, those that nobody has go back ([`charge`]). Returns false if they are to go back now.
+    pub(crate) fn keep(&self, inner: &Arc<Inner>, part: &Part) -> bool {
+        let may_end = inner.background.is_closing() || inner.background.runtime().is_none();
+        if part.known_gone || may_end || !counts(inner, part) {
+            return false;
+        }
+        let row = &part.entry.dimension;
+        self.slots.lock().entry(row.clone()).or_default().keep(part.clone());
+        charge::begin(inner);
+        true
+    }
+}
+
+/// Whether these are slots of the table that the process may have to hand on.
+fn counts(inner: &Inner, part: &Part) -> bool {
+    inner.config.on_unavailable.is_share()
+        && !inner.config.mode.is_shadow()
+        && matches!(part.hold, Hold::Slots(_) | Hold::Inline(_))
+}
+
+/// Counts what a grant of the table holds, until the result is dropped.
+pub(crate) fn holds(inner: &Inner, parts: &[Part]) -> Vec<Holds> {
+    let counted = parts.iter().filter(|part| counts(inner, part));
+    counted.map(|part| Holds::new(part.entry.extensions.of(), part.cost)).collect()
+}
+
+fn outage_of(inner: &Inner) -> Outage {
+    Outage {
+        returns: inner.store.returns(),
+        lasts: inner.store.out_for().unwrap_or_default(),
+        lease: inner.config.lease_ttl,
     }
 }
 
@@ -236,82 +300,103 @@ impl Answer {
     }
 }
 
-/// Returns the answer to `asks`, and what it leaves of the process's `buckets`.
+/// Returns the answer to `asks`, and what it leaves of what is the process's `own`.
 fn answer(
     inner: &Inner,
-    buckets: &HashMap<LineKey, Local>,
+    own: (&HashMap<LineKey, Local>, &OwnSlots),
     asks: &[Ask],
     now: Timestamp,
     patience: Duration,
 ) -> Answer {
-    let outage = inner.store.returns();
-    let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
+    let (buckets, slots) = own;
+    let (mut granted, mut refusal) = (Vec::new(), None::<RetryIn>);
     for ask in asks {
         let entry = inner.entry_for(ask);
         // A share of an unknown limit cannot be computed.
         let Some(reading) = entry.reading() else { return Answer::Error(NoAnswer::Unknown) };
         let limit = *reading.bucket.limit();
-        let held = hold::refusal(&inner.store, inner.config.on_unavailable, &ask.dimension);
-        if let Some(retry) = held.filter(|_| !limit.is_concurrent()) {
-            // Its request failed at the end of the outage, or alone. What it had here is being charged.
+        if let Some(retry) = hold::refusal(&inner.store, inner.config.on_unavailable, &ask.dimension) {
+            // Its request failed at the end of the outage, or alone. What it had here goes to the table.
             refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
             continue;
         }
-        let line = (entry.dimension.clone(), reading.bucket.share().cloned());
-        let is_same_kind = |local: &&Local| local.bucket.limit().is_concurrent() == limit.is_concurrent();
-        let known = buckets.get(&line).filter(|local| local.goes_on(outage)).filter(is_same_kind);
-        let local = match (known, Share::new(inner, &entry, &reading.bucket, now)) {
-            (Some(local), Share::Of(here)) if *local.bucket.limit() == here => local.clone(),
-            // How many processes there are is not learned in an outage, and is forgotten in a long one.
-            (Some(local), Share::Unknown) if local.outage == outage => local.clone(),
-            (known, Share::Of(here)) => {
-                let part = Share::of_bucket(inner, &reading.bucket, here, now);
-                let part = Local::new(&entry, outage, part);
-                known.map_or(part.clone(), |known| part.with_spent_of(known, now))
-            }
-            (_, Share::Unknown) => return Answer::Error(NoAnswer::Unknown),
-            (_, Share::None) => return Answer::Error(NoAnswer::NoShare),
-        };
         // The caller gets the error of the table, and after the outage that of its request.
         // A part of all lines may have room for what the caller's own line never has.
         let cost = ask.cost_in(&limit).ok().filter(|cost| cost.amount() <= limit.capacity());
         let Some(cost) = cost else { return Answer::Error(NoAnswer::Cost) };
-        match take_one(&local.bucket, Take { cost, now, patience }) {
-            Plan::Write(after) => {
-                let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
-                parts.push(Part {
-                    entry,
-                    cost,
-                    start_at,
-                    hold: Hold::Local,
-                    used: None,
-                    known_gone: false,
-                    borrower: None,
-                });
-                taken.push((line, Local { outage, bucket: after, ..local }));
-            }
-            Plan::Refuse(refusal_of) => {
+        let planned = match limit.is_concurrent() {
+            true => plan_slots(inner, slots, &entry, &reading.bucket, cost, now),
+            false => plan_tokens(inner, buckets, &entry, &reading.bucket, Take { cost, now, patience }),
+        };
+        match planned {
+            Ok(Ok(own)) => granted.push(Granted { entry, cost, own }),
+            Ok(Err(refusal_of)) => {
                 let retry = refused(&ask.dimension, refusal_of);
                 refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
             }
-            Plan::NeverSatisfiable { .. } => return Answer::Error(NoAnswer::Cost),
+            Err(no) => return Answer::Error(no),
         }
     }
-    refusal.map_or(Answer::Granted(taken, parts), Answer::Refused)
+    refusal.map_or(Answer::Granted(granted), Answer::Refused)
 }
 
-fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {
-    if bucket.limit().is_concurrent() {
-        match SlotPlanner::new(bucket).plan(take) {
-            Plan::Write(_) => Plan::Write(bucket.after_taking(take.cost)),
-            Plan::Refuse(refusal) => Plan::Refuse(refusal),
-            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
+/// What a call gets of the process's own tokens; or the refusal; or why there is no answer.
+fn plan_tokens(
+    inner: &Inner,
+    buckets: &HashMap<LineKey, Local>,
+    entry: &Arc<Entry>,
+    bucket: &Bucket,
+    take: Take,
+) -> Result<Result<Own, Refusal>, NoAnswer> {
+    let (now, outage) = (take.now, inner.store.returns());
+    let line = (entry.dimension.clone(), bucket.share().cloned());
+    let known = buckets.get(&line).filter(|local| local.outage == outage);
+    let local = match (known, Share::new(inner, entry, bucket, now)) {
+        (Some(local), Share::Of(here)) if *local.bucket.limit() == here => local.clone(),
+        // How many processes there are is not learned in an outage, and is forgotten in a long one.
+        (Some(local), Share::Unknown) => local.clone(),
+        (known, Share::Of(here)) => {
+            let part = Local::new(entry, outage, Share::of_bucket(inner, bucket, here, now));
+            known.map_or(part.clone(), |known| part.with_spent_of(known, now))
         }
-    } else {
-        match RatePlanner::new(bucket).plan(take) {
-            Plan::Write(planned) => Plan::Write(planned.after),
-            Plan::Refuse(refusal) => Plan::Refuse(refusal),
-            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
+        (_, Share::Unknown) => return Err(NoAnswer::Unknown),
+        (_, Share::None) => return Err(NoAnswer::NoShare),
+    };
+    match RatePlanner::new(&local.bucket).plan(take) {
+        Plan::Write(planned) => {
+            let start_at = RateReceipt::new(planned.after.clone(), take.cost).start_at(now);
+            let local = Local { outage, bucket: planned.after, ..local };
+            Ok(Ok(Own::Tokens(line, Box::new(local), start_at)))
         }
+        Plan::Refuse(refusal) => Ok(Err(refusal)),
+        Plan::NeverSatisfiable { .. } => Err(NoAnswer::Cost),
+    }
+}
+
+/// The same for slots.
+fn plan_slots(
+    inner: &Inner,
+    slots: &OwnSlots,
+    entry: &Entry,
+    bucket: &Bucket,
+    cost: Cost,
+    now: Timestamp,
+) -> Result<Result<Own, Refusal>, NoAnswer> {
+    if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
+        return Ok(Err(Refusal { wait: until.since(now), reason: Reason::CoolingDown }));
+    }
+    let part = || match Share::new(inner, entry, bucket, now) {
+        Share::Of(here) => Ok(Share::of_bucket(inner, bucket, here, now)),
+        Share::Unknown => Err(NoAnswer::Unknown),
+        Share::None => Err(NoAnswer::NoShare),
+    };
+    let unknown = OwnRow::default();
+    let row = slots.get(&entry.dimension).unwrap_or(&unknown);
+    let held = entry.extensions.of::<HeldOfTable>().amount();
+    match row.plan(cost, outage_of(inner), held, part) {
+        Ok(taken) => Ok(Ok(Own::Slots(taken))),
+        Err(NotTaken::Refused(refusal)) => Ok(Err(refusal)),
+        Err(NotTaken::TooMuch) => Err(NoAnswer::Cost),
+        Err(NotTaken::NoPart(no)) => Err(no),
     }
 }

@@ -105,6 +105,11 @@ impl InlineAsk {
         matches!(unclaimed.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
+    /// Whether it takes nothing for a while after an outage.
+    const fn is_held(&self) -> bool {
+        matches!(self, Self::Take { terms, .. } if !terms.is_running)
+    }
+
     /// How long the caller stays in the queue.
     fn patience(&self, inner: &Inner) -> QueuePatience {
         match self {
@@ -142,7 +147,9 @@ impl QueueAsk for InlineAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
-    let lane = &*want.entry.inline;
+    // One that runs waits for nobody: it stands in a queue of its own.
+    let own = terms.is_running.then(Arc::default);
+    let lane = own.as_ref().unwrap_or(&want.entry.inline);
     let (cost, borrows) = (want.cost, &want.borrows);
     let ask = || InlineAsk::Take { id: id.clone(), cost, borrows: borrows.clone(), terms, unconfirmed: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use sluice_core::Cost;
 
+use crate::api::refusal::contended;
 use crate::api::request::cost_in;
 use crate::lane::answer_by::AnswerBy;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{known, of_share};
-use crate::lane::slot_lines;
+use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::want;
+use crate::lane::{own_line, slot_lines};
 
 /// Takes from the bucket; if the share that pays has gone meanwhile, from the common line.
 pub(super) async fn take_one(
@@ -48,6 +50,20 @@ async fn take_known(
     let cost = cost_in(&entry.dimension, cost, &limit)?;
     let want = want(inner, entry, &limit, cost)?;
     slot_lines::take(inner, &[want], terms).await
+}
+
+/// Takes slots for a call that runs already, which began while DynamoDB was out.
+pub(crate) async fn take_running(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Cost) -> LaneAnswer {
+    let terms = Terms { is_running: true, ..Terms::at_once(inner.config.lease_ttl) };
+    let taking = async {
+        let limit = *known(inner, entry).await?.bucket.limit();
+        if !limit.is_concurrent() {
+            return Ok(Taken::Refused(contended(&entry.dimension)));
+        }
+        let want = want(inner, Arc::clone(entry), &limit, cost)?;
+        own_line::take(inner, &[want], terms).await
+    };
+    in_time(inner, terms, taking).await
 }
 
 /// A caller that waits has a deadline of its own.

@@ -1,7 +1,9 @@
 //! What a grant holds of each bucket: tokens, or slots with their lease.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sluice_core::{
     Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp,
 };
@@ -41,13 +43,92 @@ pub(crate) enum Hold {
     },
     Slots(Box<Slots>),
     Inline(Box<Inline>),
-    /// Counted in this process.
+    /// Tokens that are counted in this process.
     Local,
+    /// Slots that this process let a call have by itself.
+    LocalSlots(Arc<LocalSlots>),
     /// Nothing: the bucket would have refused, or could not be asked, and shadow mode let the call through.
     LetThrough {
         /// Whether it would have refused because of a cool-down.
         in_cool_down: bool,
     },
+}
+
+/// Slots that the process let a call have by itself while DynamoDB was out. They have a lease if another call
+/// had them before; if not, they are taken from the table after the outage, and then have one.
+#[derive(Debug, Default)]
+pub(crate) struct LocalSlots(Mutex<OfLocalSlots>);
+
+#[derive(Debug, Default)]
+enum OfLocalSlots {
+    /// The call runs, and the table knows nothing of it.
+    #[default]
+    Alone,
+    /// The call runs, and has this of the table.
+    Leased(Box<Part>),
+    /// The call is over.
+    Ended,
+}
+
+/// How slots that a process granted by itself end.
+pub(crate) enum EndOfLocalSlots {
+    /// The table knows nothing of them.
+    Alone,
+    /// They have a lease.
+    Leased(Box<Part>),
+    /// They ended before.
+    Before,
+}
+
+impl LocalSlots {
+    /// The call is over, or its client is closed.
+    pub(crate) fn end(&self) -> EndOfLocalSlots {
+        match std::mem::replace(&mut *self.0.lock(), OfLocalSlots::Ended) {
+            OfLocalSlots::Alone => EndOfLocalSlots::Alone,
+            OfLocalSlots::Leased(part) => EndOfLocalSlots::Leased(part),
+            OfLocalSlots::Ended => EndOfLocalSlots::Before,
+        }
+    }
+
+    /// Slots with a lease that another call had.
+    fn with(part: Part) -> Self {
+        Self(Mutex::new(OfLocalSlots::Leased(Box::new(part))))
+    }
+
+    /// Their lease was found gone: nobody else had it. Returns false if they have ended.
+    pub(crate) fn lost_lease(&self) -> bool {
+        let mut of = self.0.lock();
+        let had = matches!(*of, OfLocalSlots::Leased(_));
+        if had {
+            *of = OfLocalSlots::Alone;
+        }
+        had
+    }
+
+    /// Gives the call what was taken from the table for it, or returns that: the call is over.
+    pub(crate) fn lease(&self, part: Part) -> Result<(), Part> {
+        let mut of = self.0.lock();
+        match *of {
+            OfLocalSlots::Alone => {
+                *of = OfLocalSlots::Leased(Box::new(part));
+                Ok(())
+            }
+            OfLocalSlots::Leased(_) | OfLocalSlots::Ended => Err(part),
+        }
+    }
+
+    /// Whether the call runs and has no lease.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(*self.0.lock(), OfLocalSlots::Alone)
+    }
+
+    /// What the call has of the table.
+    fn leased(&self) -> Option<Part> {
+        match &*self.0.lock() {
+            OfLocalSlots::Leased(part) => Some(Part::clone(part)),
+            OfLocalSlots::Alone | OfLocalSlots::Ended => None,
+        }
+    }
 }
 
 /// Slots with a lease row.
@@ -150,6 +231,30 @@ impl Part {
         }
     }
 
+    /// Slots that the process lets a call have by itself.
+    pub(crate) fn local_slots(entry: Arc<Entry>, cost: Cost, now: Timestamp) -> Self {
+        Self {
+            entry,
+            cost,
+            start_at: now,
+            hold: Hold::LocalSlots(Arc::default()),
+            used: None,
+            known_gone: false,
+            borrower: None,
+        }
+    }
+
+    /// Slots of the table that a call has given back, for another call.
+    pub(crate) fn handed_on(part: Self, now: Timestamp) -> Self {
+        let hold = |part| Hold::LocalSlots(Arc::new(LocalSlots::with(part)));
+        Self { hold: hold(part.clone()), start_at: now, ..part }
+    }
+
+    /// Tokens that are counted in this process.
+    pub(crate) const fn local_tokens(entry: Arc<Entry>, cost: Cost, start_at: Timestamp) -> Self {
+        Self { entry, cost, start_at, hold: Hold::Local, used: None, known_gone: false, borrower: None }
+    }
+
     /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
     /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
@@ -180,7 +285,7 @@ impl Part {
     /// Whether the vendor's reply to the call says something about a bucket of the table.
     pub(crate) fn is_of_table(&self) -> bool {
         match self.hold {
-            Hold::Local => false,
+            Hold::Local | Hold::LocalSlots(_) => false,
             Hold::LetThrough { .. } => self.entry.limit().is_some(),
             _ => true,
         }
@@ -190,13 +295,36 @@ impl Part {
         match &self.hold {
             Hold::Tokens { lease, .. } => lease.as_deref(),
             Hold::Slots(slots) => Some(&slots.lease),
-            Hold::Inline(_) | Hold::Local | Hold::LetThrough { .. } => None,
+            Hold::Inline(_) | Hold::Local | Hold::LocalSlots(_) | Hold::LetThrough { .. } => None,
+        }
+    }
+
+    /// Whether it is slots that the process let a running call have by itself, and the table does not know.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_alone())
+    }
+
+    /// The same; for slots that the process granted by itself, what the call has of the table since.
+    pub(crate) fn of_table(&self) -> Option<Cow<'_, Self>> {
+        match &self.hold {
+            Hold::LocalSlots(slots) => slots.leased().map(Cow::Owned),
+            _ => Some(Cow::Borrowed(self)),
+        }
+    }
+
+    /// The lease's name, if the part has one.
+    pub(crate) fn lease_name(&self) -> Option<String> {
+        match &self.hold {
+            Hold::Inline(inline) => Some(format!("{}/{}", self.entry.dimension, inline.id.as_str())),
+            Hold::LocalSlots(slots) => slots.leased().and_then(|part| part.lease_name()),
+            _ => self.lease().map(|lease| lease.key().to_owned()),
         }
     }
 
     pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
         match &self.hold {
             Hold::Inline(inline) => Some(inline.ends),
+            Hold::LocalSlots(slots) => slots.leased().and_then(|part| part.lease_ends()),
             _ => self.lease().map(Lease::ends),
         }
     }

@@ -13,7 +13,7 @@ use crate::api::error_kind::ErrorKind;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
-use crate::lane::part::{Hold, Part, Parts, Slots};
+use crate::lane::part::{EndOfLocalSlots, Hold, LocalSlots, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::parse;
@@ -92,9 +92,15 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
 }
 
 async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
+    if inner.store.is_out() && keep(inner, part) {
+        return Ok(Released::GivenBack);
+    }
     let released = match &part.hold {
         // There is nothing to give back.
-        Hold::Tokens { lease: None, .. } | Hold::LetThrough { .. } => return Ok(Released::GivenBack),
+        Hold::Tokens { lease: None, .. } | Hold::Local | Hold::LetThrough { .. } => {
+            return Ok(Released::GivenBack);
+        }
+        Hold::LocalSlots(slots) => return release_local(inner, part, slots).await,
         Hold::Tokens { lease: Some(lease), .. } => {
             let chunk = Chunk::release_row(Lease::clone(lease));
             let mut released = release_chunk(inner, &part.entry, chunk).await;
@@ -103,11 +109,13 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
         Hold::Slots(slots) => in_lane(inner, &part.entry, ReleaseAsk::new(inner, slots)).await,
         Hold::Inline(held) => {
             let lease = InlineRelease { id: held.id.clone(), cost: part.cost };
-            inline::release(inner, &part.entry, lease).await
-        }
-        Hold::Local => {
-            inner.fallback.give_back(&part.entry.dimension, part.cost);
-            Ok(Released::GivenBack)
+            match inline::release(inner, &part.entry, lease).await {
+                // Whether or not it was applied: nobody else learns of it meanwhile.
+                Err(ReleaseError::Store(error)) if error.is_unavailable() && keep(inner, part) => {
+                    return Ok(Released::GivenBack);
+                }
+                released => released,
+            }
         }
     };
     telemetry::released(part.entry.label(), name_of(&released));
@@ -118,6 +126,33 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
         expired_holder::found(inner, &part.entry);
     }
     released
+}
+
+/// Keeps the slots for the next call of the process, if it may grant them by itself. They go back later.
+fn keep(inner: &Arc<Inner>, part: &Part) -> bool {
+    let is_kept = inner.fallback.keep(inner, part);
+    if is_kept {
+        noted_use::slots_back(inner, &part.entry, part.cost, inner.now().since(part.start_at));
+    }
+    is_kept
+}
+
+/// Gives back slots that the process granted by itself, and what was taken from the table for them since.
+async fn release_local(
+    inner: &Arc<Inner>,
+    part: &Part,
+    slots: &LocalSlots,
+) -> Result<Released, ReleaseError> {
+    match slots.end() {
+        EndOfLocalSlots::Leased(leased) => {
+            let start_at = part.start_at.max(leased.start_at);
+            let leased = Part { start_at, known_gone: part.known_gone, ..*leased };
+            return Box::pin(release_part(inner, &leased)).await;
+        }
+        EndOfLocalSlots::Alone => inner.fallback.is_back(&part.entry.dimension, part.cost),
+        EndOfLocalSlots::Before => {}
+    }
+    Ok(Released::GivenBack)
 }
 
 /// The lane of releases with lease rows: the releases of one bucket share one transaction.
@@ -190,6 +225,11 @@ fn answer(
         Ok(_) | Err(ReleaseError::Refused { .. }) => false,
     };
     if may_pass {
+        let Slots { bucket, lease } = &waiter.ask.slots;
+        let part = Part::slots(entry, lease.cost(), Arc::clone(bucket), lease.clone());
+        if unavailable(&released).is_some() && keep(inner, &part) {
+            return waiter.answer(Ok(Released::GivenBack));
+        }
         go_on(inner, entry, waiter.ask.clone());
     }
     waiter.answer(released);

@@ -75,7 +75,8 @@ impl QueueAsk for RowAsk {
 /// Takes the costs of all `wants` in the lane of their set. Waits for slots if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
-    let lane = inner.cache.row_lane(&entries);
+    // One that runs waits for nobody: it stands in a queue of its own.
+    let lane = if terms.is_running { Arc::default() } else { inner.cache.row_lane(&entries) };
     let ask = RowAsk {
         costs: wants.iter().map(|want| want.cost).collect(),
         borrows: wants.iter().map(|want| want.borrows.clone()).collect(),

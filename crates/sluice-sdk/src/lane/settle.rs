@@ -165,7 +165,7 @@ async fn settle_unmeasured(
         return match part.hold {
             // A grant from the process's own share is not worth settling while DynamoDB is out.
             // A call that was let through took nothing.
-            Hold::Local | Hold::LetThrough { .. } => Ok(Settled::AsTaken),
+            Hold::Local | Hold::LocalSlots(_) | Hold::LetThrough { .. } => Ok(Settled::AsTaken),
             _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
         };
     };

@@ -25,11 +25,23 @@ pub(crate) struct Terms {
     /// Whether the caller may leave one of the last starts within its patience to callers of other processes
     /// ([`last_start`](crate::lane::last_start)): not one that holds something else meanwhile.
     pub(crate) lets_others: bool,
+    /// Whether the slots are for a call that runs already: it began while DynamoDB was out
+    /// ([`fallback`](crate::lane::fallback)). Nobody is asked to wait for it, and it waits for nobody.
+    pub(crate) is_running: bool,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease, ends: None, moves_on: false, came: 0, lets_others: false }
+        Self {
+            until: None,
+            stays: false,
+            lease,
+            ends: None,
+            moves_on: false,
+            came: 0,
+            lets_others: false,
+            is_running: false,
+        }
     }
 
     /// How far ahead the caller books, from now.

@@ -1,7 +1,6 @@
-//! After an outage: what the process granted by itself is taken from the table. The vendor counts those
-//! calls, and the table would grant as many again.
+//! After an outage: tokens that the process granted by itself are taken from the table. The vendor counts
+//! those calls, and the table would grant as many again. Slots that it kept and nobody has go back.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,13 +9,16 @@ use sluice_core::{Amount, Cost, RatePlanner, RateReceipt, Settle, Timestamp};
 use sluice_table::{HeardSince, Resend, Written};
 use tokio::time::sleep;
 
+use super::slots::OwnRow;
 use super::{Fallback, LineKey, Local, hold};
 use crate::api::error::AcquireError;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
+use crate::lane::part::{Part, Parts};
 use crate::lane::reading::{apply_read, known, parse, unknown};
+use crate::lane::release::release;
 use crate::lane::settle::{self, SettleError};
 
 /// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
@@ -55,7 +57,7 @@ impl Charge {
     async fn run(self) {
         while self.is_answered().await {
             let Some(inner) = self.inner.upgrade() else { return };
-            charge_all(&inner).await;
+            tokio::join!(charge_all(&inner), give_back_spare(&inner));
             if inner.fallback.is_charged() {
                 return;
             }
@@ -71,12 +73,24 @@ impl Charge {
                 () = inner.store.returned(returns) => return true,
                 () = inner.background.closing() => return false,
                 () = sleep(LOOK_AGAIN) => {
-                    if !inner.store.is_out() && inner.store.heard_since(heard) == HeardSince::Answered {
+                    let is_heard = inner.store.heard_since(heard) == HeardSince::Answered;
+                    // What is spare is a question to ask, too.
+                    if !inner.store.is_out() && (is_heard || inner.fallback.has_spare()) {
                         return true;
                     }
                 }
             }
         }
+    }
+}
+
+/// Gives back the slots of the table that no call has. What cannot be given back is kept again.
+async fn give_back_spare(inner: &Arc<Inner>) {
+    let spare = inner.fallback.take_spare(inner.now());
+    if !spare.is_empty()
+        && let Err(error) = release(inner, spare).await
+    {
+        tracing::warn!(event = "release.failed", %error);
     }
 }
 
@@ -159,14 +173,10 @@ fn may_try_again(error: &SettleError) -> bool {
 
 impl Fallback {
     /// Removes the buckets of rate limits, and returns those of which something is to be charged, and how
-    /// much: what was granted and has not refilled, and the addition of the [`hold`]. Slots stay: their
-    /// holders give them back here.
+    /// much: what was granted and has not refilled, and the addition of the [`hold`].
     fn take_spent(&self, inner: &Inner, now: Timestamp) -> Vec<(LineKey, Local, Cost)> {
-        let mut buckets = self.buckets.lock();
-        // If all slots are free, it is the same as a bucket that was never met.
-        buckets.retain(|_, local| !local.bucket.limit().is_concurrent() || local.spent(now).is_some());
-        let ended = buckets.extract_if(|_, local| !local.bucket.limit().is_concurrent());
-        let to_charge = ended.filter_map(|(line, local)| {
+        let ended = std::mem::take(&mut *self.buckets.lock());
+        let to_charge = ended.into_iter().filter_map(|(line, local)| {
             let spent = local.spent(now).map_or(Amount::ZERO, Cost::amount);
             let addition = hold::addition(&inner.store, inner.config.on_unavailable, local.bucket.limit());
             Some((line, local, Cost::new(spent.plus(addition)).ok()?))
@@ -179,8 +189,6 @@ impl Fallback {
         let mut buckets = self.buckets.lock();
         for (line, local) in left {
             let local = match buckets.remove(&line) {
-                // The bucket was recreated: what was taken of its tokens is no slot.
-                Some(newer) if newer.bucket.limit().is_concurrent() => newer,
                 Some(newer) => newer.with_spent_of(&local, now),
                 None => Local { outage, ..local },
             };
@@ -189,20 +197,29 @@ impl Fallback {
     }
 
     fn has_to_charge(&self) -> bool {
-        has_to_charge(&self.buckets.lock())
+        !self.buckets.lock().is_empty() || self.slots.lock().values().any(OwnRow::is_left)
+    }
+
+    fn has_spare(&self) -> bool {
+        self.slots.lock().values().any(OwnRow::has_spare)
+    }
+
+    /// Ends the outage of all rows of slots, and returns the slots of the table that no call has.
+    fn take_spare(&self, now: Timestamp) -> Parts {
+        let mut slots = self.slots.lock();
+        let spare = slots.values_mut().flat_map(OwnRow::end_outage);
+        let spare = spare.map(|part| Part { start_at: now, ..part }).collect();
+        slots.retain(|_, row| !row.is_empty());
+        spare
     }
 
     /// Whether nothing is left to charge. Whoever grants something from now on begins another task.
     fn is_charged(&self) -> bool {
-        let buckets = self.buckets.lock();
-        let is_charged = !has_to_charge(&buckets);
+        let (buckets, slots) = (self.buckets.lock(), self.slots.lock());
+        let is_charged = buckets.is_empty() && !slots.values().any(OwnRow::is_left);
         if is_charged {
             self.is_charging.store(false, Ordering::Release);
         }
         is_charged
     }
-}
-
-fn has_to_charge(buckets: &HashMap<LineKey, Local>) -> bool {
-    buckets.values().any(|local| !local.bucket.limit().is_concurrent())
 }

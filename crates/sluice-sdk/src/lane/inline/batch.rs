@@ -16,6 +16,7 @@ use crate::api::refusal::{RetryIn, RetryReason, contended, refused};
 use crate::bucket::known::BucketReading;
 use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
+use crate::lane::fallback::hold;
 use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, UnconfirmedLease};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
@@ -97,6 +98,14 @@ impl round::Batch for InlineBatch<'_> {
         }
         let now = self.inner.time().await?;
         self.answer_held(&reading.bucket, now);
+        // After the time, which may be a request: what is planned from here on is sent at once.
+        let policy = self.inner.config.on_unavailable;
+        if let Some(held) = hold::refusal(&self.inner.store, policy, &self.entry.dimension) {
+            self.hold_takes(&Setback::Refused(held));
+            if self.waiters.is_empty() {
+                return Ok(Step::Served);
+            }
+        }
         let draft = self.plan(&reading, now);
         if draft.passes_over && !has_read {
             // Slots that nobody takes were free for a while by an earlier look. By now somebody has them,
@@ -175,6 +184,16 @@ impl InlineBatch<'_> {
         }
         let look = Look { began: self.began, age: reading.age(now) };
         self.turns.are_next(bucket, look, 1 + waiting.count(), cost, now)
+    }
+
+    /// Sets back the callers that take, but for those that run. Those that give back go on.
+    fn hold_takes(&mut self, setback: &Setback) {
+        for waiter in std::mem::take(&mut self.waiters) {
+            match waiter.ask.is_held() {
+                true => self.refuse(waiter, setback),
+                false => self.waiters.push(waiter),
+            }
+        }
     }
 
     fn plan(&self, reading: &BucketReading, now: Timestamp) -> InlineDraft {

@@ -75,10 +75,9 @@ impl round::Batch for RowBatch<'_> {
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
         let policy = self.inner.config.on_unavailable;
-        let of_tokens = readings.iter().find(|reading| !reading.bucket.limit().is_concurrent());
-        let held = of_tokens
-            .and_then(|reading| hold::refusal(&self.inner.store, policy, reading.bucket.dimension()));
-        if let Some(held) = held {
+        let is_running = self.waiters.iter().all(|waiter| waiter.ask.terms.is_running);
+        let held = hold::refusal(&self.inner.store, policy, self.dimension());
+        if let Some(held) = held.filter(|_| !is_running) {
             self.set_back(&Setback::Refused(held));
             return Ok(Step::Served);
         }

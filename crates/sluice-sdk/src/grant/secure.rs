@@ -1,0 +1,74 @@
+//! After an outage: slots that the process let calls have by itself, and whose calls still run, are taken from
+//! the table. From then on, they have a lease as any others.
+//!
+//! They were free in the table at the beginning of the outage, nobody could take them meanwhile, and nobody
+//! takes any for a while after it ([`fallback`](crate::lane::fallback)). So they are free, most often.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use tokio::time::sleep;
+
+use crate::grant::held_leases::HeldLeases;
+use crate::lane::fallback::hold;
+use crate::lane::inner::Inner;
+use crate::lane::one_bucket::take_running;
+use crate::lane::part::{Hold, LocalSlots, Part, Parts};
+use crate::lane::reading::known_since;
+use crate::lane::release::{Use, spawn_give_back};
+use crate::lane::setback::Taken;
+
+/// The pause after a look at a row in which too few slots were free. A smaller value reads more.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes the slots of calls that have no lease. A call that gets none is tried again with the next look for
+/// renewals.
+pub(super) async fn secure(inner: &Arc<Inner>, leases: &HeldLeases) {
+    for part in leases.alone() {
+        if let Hold::LocalSlots(slots) = &part.hold
+            && let Some(ends) = take(inner, &part, slots).await
+        {
+            leases.has_lease(ends);
+        }
+    }
+}
+
+/// Returns when the lease ends, if the call has one.
+async fn take(inner: &Arc<Inner>, part: &Part, slots: &LocalSlots) -> Option<Timestamp> {
+    let (entry, dimension) = (&part.entry, &part.entry.dimension);
+    // A take from a row with too few free slots takes over leases that have ended. Until all processes have
+    // renewed theirs, their calls may run.
+    loop {
+        let free = known_since(inner, entry, PAUSE).await.ok()?.bucket.tokens();
+        let is_held = hold::refusal(&inner.store, inner.config.on_unavailable, dimension).is_some();
+        match () {
+            () if !slots.is_alone() => return None,
+            () if free >= part.cost.amount() || !is_held => break,
+            () => sleep(PAUSE).await,
+        }
+    }
+    match take_running(inner, entry, part.cost).await {
+        Ok(Taken::Granted(unclaimed)) => {
+            let leased = unclaimed.into_parts().pop()?;
+            let ends = leased.lease_ends();
+            match slots.lease(leased) {
+                Ok(()) => inner.fallback.is_back(dimension, part.cost),
+                // The call has ended meanwhile.
+                Err(leased) => spawn_give_back(inner, Parts::from_buf([leased]), Use::Unused, |_| ()),
+            }
+            tracing::debug!(event = "unavailable.leased", %dimension);
+            ends
+        }
+        Ok(Taken::Refused(retry)) => {
+            tracing::warn!(event = "unavailable.not_leased", %dimension, reason = retry.reason.as_str(),
+                "a call that began while DynamoDB was out has no slot of the table yet: the vendor may see one call \
+                 more");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(event = "unavailable.not_leased", %dimension, %error);
+            None
+        }
+    }
+}

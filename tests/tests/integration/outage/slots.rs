@@ -1,0 +1,279 @@
+//! DynamoDB is out for a minute while processes share slots: the vendor never sees more calls at once than
+//! there are slots, in the outage and after it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, DeclaredShare, Limit, ShareName, Split};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, Outcome};
+use sluice_table::random_wait_up_to;
+use sluice_testkit::Fault;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::kind::Kind;
+use crate::world::{LEASE_TTL, World, all_or_first, dimension};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+const SEARCH: &str = "elevenlabs#concurrent@search";
+/// Calls at once that the vendor allows.
+const ALLOWED: i32 = 20;
+const PROCESSES: usize = 10;
+const OUTAGE: Duration = Duration::from_secs(60);
+const AFTER: Duration = Duration::from_secs(20);
+
+/// How many callers each process has.
+const EVEN: [usize; PROCESSES] = [4; PROCESSES];
+const UNEVEN: [usize; PROCESSES] = [16, 6, 4, 4, 3, 2, 2, 1, 1, 1];
+
+/// What happens before the outage, in it, and after it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    granted: u64,
+    refused_by_vendor: u64,
+    at_once_at_most: i32,
+    /// The time of all calls together.
+    busy: Duration,
+}
+
+struct Vendor {
+    at_once: i32,
+    changed: Instant,
+    seen: [Seen; 3],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    policy: &'static str,
+    kind: Kind,
+    callers: [usize; PROCESSES],
+    hold: Duration,
+    has_shares: bool,
+    ttl: Duration,
+}
+
+const CASE: Case = Case {
+    policy: "share",
+    kind: Kind::Rows,
+    callers: EVEN,
+    hold: Duration::from_millis(500),
+    has_shares: false,
+    ttl: LEASE_TTL,
+};
+
+struct Run {
+    world: World,
+    case: Case,
+    began: Instant,
+    /// How long all runs as usual at first.
+    before: Duration,
+    vendor: Mutex<Vendor>,
+}
+
+impl Case {
+    /// A process with an equal part knows the number of processes after its second note of use.
+    fn before(&self) -> Duration {
+        Duration::from_secs(if self.policy == "share" { 130 } else { 20 })
+    }
+
+    async fn run(self) -> Arc<Run> {
+        fastrand::seed(7);
+        let world = World::embedded().await.with(self.kind);
+        world.slots(SLOTS, ALLOWED).await;
+        let search = ShareName::new("search").unwrap();
+        if self.has_shares {
+            let whole = Limit::concurrent(Amount::from_tokens(ALLOWED), Cost::ONE).unwrap();
+            let part = "0.5".parse().unwrap();
+            let share = DeclaredShare { name: search.clone(), part, floor: None, background: false };
+            let split = Split::new(whole, &[share]).unwrap();
+            world.client().ops().apply_split(&dimension(SLOTS), &split).await.unwrap();
+        }
+        let (began, before) = (Instant::now(), self.before());
+        let vendor = Mutex::new(Vendor { at_once: 0, changed: began, seen: Default::default() });
+        let run = Arc::new(Run { world, case: self, began, before, vendor });
+        let faults = Arc::downgrade(&run);
+        run.world.dynamo.faults().draw(move |_| {
+            let is_out = faults.upgrade().is_some_and(|run| run.part() == 1);
+            Some(if is_out { Fault::Hang } else { Fault::Delay(Duration::from_millis(5)) })
+        });
+        let mut callers = JoinSet::new();
+        for (process, count) in self.callers.into_iter().enumerate() {
+            let client = run.world.client_with(|settings| {
+                let settings = settings.on_unavailable(self.policy.parse().unwrap()).note_use(true);
+                let settings = settings.renew_leases(true).lease_ttl(self.ttl);
+                if self.has_shares && process % 2 == 0 { settings.share(search.clone()) } else { settings }
+            });
+            (0..count).for_each(|_| drop(callers.spawn(Arc::clone(&run).calls(client.clone()))));
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended.unwrap();
+        }
+        run.sees(|vendor| assert_eq!(vendor.at_once, 0));
+        run
+    }
+}
+
+impl Run {
+    /// What the time is: before the outage, in it, or after it.
+    fn part(&self) -> usize {
+        let at = self.began.elapsed();
+        usize::from(at >= self.before) + usize::from(at >= self.before + OUTAGE)
+    }
+
+    fn sees<T>(&self, of: impl FnOnce(&mut Vendor) -> T) -> T {
+        let mut vendor = self.vendor.lock().unwrap();
+        let (part, at_once) = (self.part(), u32::try_from(vendor.at_once).unwrap());
+        let changed = std::mem::replace(&mut vendor.changed, Instant::now());
+        vendor.seen[part].busy += changed.elapsed() * at_once;
+        of(&mut vendor)
+    }
+
+    /// Whether the vendor accepts a call.
+    fn begins(&self) -> bool {
+        let part = self.part();
+        self.sees(|vendor| {
+            let seen = &mut vendor.seen[part];
+            seen.granted += 1;
+            if vendor.at_once >= ALLOWED {
+                seen.refused_by_vendor += 1;
+                return false;
+            }
+            vendor.at_once += 1;
+            seen.at_once_at_most = seen.at_once_at_most.max(vendor.at_once);
+            true
+        })
+    }
+
+    /// One caller: a call after the other, if it is granted.
+    async fn calls(self: Arc<Self>, client: Client) {
+        let end = self.before + OUTAGE + AFTER;
+        let mut releases = JoinSet::new();
+        while self.began.elapsed() < end {
+            match client.acquire(SLOTS).await {
+                Ok(Outcome::Granted(grant)) => {
+                    if self.begins() {
+                        sleep(self.case.hold * 9 / 10 + random_wait_up_to(self.case.hold / 5)).await;
+                        self.sees(|vendor| vendor.at_once -= 1);
+                    }
+                    // Nobody waits for the release: it takes seconds in an outage.
+                    match fastrand::bool() {
+                        true => drop(releases.spawn(async move { drop(grant.release().await) })),
+                        false => drop(grant),
+                    }
+                }
+                _ => sleep(random_wait_up_to(Duration::from_millis(100))).await,
+            }
+        }
+        while releases.join_next().await.is_some() {}
+    }
+
+    fn seen(&self) -> [Seen; 3] {
+        self.vendor.lock().unwrap().seen
+    }
+
+    /// The used part of the slots during the outage, of a hundred.
+    fn used_in_outage(&self) -> u128 {
+        self.seen()[1].busy.as_millis() * 100 / (OUTAGE.as_millis() * u128::try_from(ALLOWED).unwrap())
+    }
+
+    /// Nothing is left in the table, once the leases of the outage have ended.
+    async fn all_is_back(&self) {
+        sleep(2 * LEASE_TTL).await;
+        let ops = self.world.client().ops();
+        for _ in 0..2 {
+            ops.sweep(SweepOptions::default()).await.unwrap();
+        }
+        assert_eq!(self.world.leases().await, 0);
+        let (common, search) = match self.case.has_shares {
+            true => ("10", Some("10")),
+            false => ("20", None),
+        };
+        assert_eq!(self.world.free(SLOTS).await, common);
+        if let Some(search) = search {
+            assert_eq!(self.world.free(SEARCH).await, search);
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
+    let run = case.run().await;
+    let [before, during, after] = run.seen();
+    let used = run.used_in_outage();
+    println!("{case:?}: before {before:?}, in the outage {during:?} ({used} %), after {after:?}");
+    let refused = [before, during, after].map(|seen| seen.refused_by_vendor);
+    assert_eq!(refused, [0; 3], "{case:?}");
+    run.all_is_back().await;
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn even_processes_go_on_with_their_slots_and_the_vendor_refuses_nothing() {
+    let cases = [
+        ("share", Kind::Rows),
+        ("share:0.1", Kind::Inline),
+        ("share:0.1", Kind::Rows),
+        ("share", Kind::Inline),
+    ];
+    for (policy, kind) in all_or_first(&cases) {
+        let run = the_vendor_refuses_nothing(Case { policy, kind: *kind, ..CASE }).await;
+        assert!(run.used_in_outage() >= 80, "{policy}, {kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_of_processes_with_uneven_demand() {
+    let cases = [
+        ("share:0.1", Kind::Rows),
+        ("share", Kind::Inline),
+        ("share", Kind::Rows),
+        ("share:0.1", Kind::Inline),
+    ];
+    for (policy, kind) in all_or_first(&cases) {
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, callers: UNEVEN, ..CASE }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_of_longer_calls() {
+    let cases = [
+        ("share:0.1", Kind::Inline),
+        ("share", Kind::Rows),
+        ("share:0.1", Kind::Rows),
+        ("share", Kind::Inline),
+    ];
+    for (policy, kind) in all_or_first(&cases) {
+        let hold = Duration::from_secs(5);
+        let run = the_vendor_refuses_nothing(Case { policy, kind: *kind, hold, ..CASE }).await;
+        assert!(run.used_in_outage() >= 80, "{policy}, {kind:?}");
+    }
+}
+
+/// Longer than a lease time and a half: the processes change over to equal parts, while calls run.
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_of_processes_that_change_over_to_their_parts() {
+    let cases = [
+        ("share:0.1", Kind::Inline),
+        ("share", Kind::Rows),
+        ("share:0.1", Kind::Rows),
+        ("share", Kind::Inline),
+    ];
+    for (policy, kind) in all_or_first(&cases) {
+        let (hold, ttl) = (Duration::from_secs(5), Duration::from_secs(20));
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, callers: UNEVEN, hold, ttl, ..CASE }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_of_slots_has_parts_of_its_own() {
+    let cases = [
+        ("share", Kind::Inline),
+        ("share", Kind::Rows),
+        ("share:0.1", Kind::Rows),
+        ("share:0.1", Kind::Inline),
+    ];
+    for (policy, kind) in all_or_first(&cases) {
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, has_shares: true, ..CASE }).await;
+    }
+}
