@@ -13,6 +13,8 @@ use crate::grant::held_leases::{FailedReleases, HeldLeases};
 use crate::grant::renew::Keeper;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
+use crate::lane::part::Part;
+use crate::lane::release::release;
 use crate::lane::{noted_use, prefetch};
 use crate::telemetry::emf;
 
@@ -114,7 +116,7 @@ fn held(inner: &Inner) -> Vec<Arc<HeldLeases>> {
     inner.extensions.of::<Keeper>().held()
 }
 
-/// Gives back all tokens in stock.
+/// Gives back all tokens in stock, and slots that were kept for further calls.
 async fn flush(inner: &Arc<Inner>) {
     let entries = inner.cache.entries();
     let stocked = entries.into_iter().filter(|entry| entry.stock.is_some());
@@ -123,6 +125,13 @@ async fn flush(inner: &Arc<Inner>) {
         async move { prefetch::flush(&inner, &entry).await }
     });
     let _ = in_parallel(flushes.collect()).await;
+    let spare = inner.fallback.take_spare(inner.now());
+    let names = |part: &Part| Some((part.entry.dimension.clone(), part.lease_name()?));
+    let names: Vec<_> = spare.iter().filter_map(names).collect();
+    if let Err(error) = release(inner, spare).await {
+        tracing::warn!(event = "release.failed", %error);
+        inner.extensions.of::<FailedReleases>().add(names);
+    }
 }
 
 /// Gives back the leases of grants that are still held. Calls that were cut off give back by themselves.

@@ -12,7 +12,6 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::error_kind::ErrorKind;
 use crate::lane::expired_holder;
-use crate::lane::fallback::{self, Holds};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::reading::parse;
@@ -45,6 +44,10 @@ impl ErrorKind for RenewError {
 pub(crate) struct FailedReleases(Mutex<Vec<(Dimension, String)>>);
 
 impl FailedReleases {
+    pub(crate) fn add(&self, leases: Vec<(Dimension, String)>) {
+        self.0.lock().extend(leases);
+    }
+
     pub(crate) fn all(&self) -> Vec<(Dimension, String)> {
         self.0.lock().clone()
     }
@@ -75,8 +78,6 @@ struct LeaseState {
     parts: Parts,
     /// The names of leases that were found gone.
     gone: Vec<String>,
-    /// Counts what they hold while they are not being given back.
-    holds: Vec<Holds>,
     /// Whether they are being given back, so that nobody renews them any more.
     has_ended: bool,
     /// Whether the client was closed and gives them back.
@@ -97,14 +98,13 @@ impl HeldLeases {
     ) -> Option<Arc<Self>> {
         let ends = parts.iter().filter_map(Part::lease_ends).min();
         let parts: Parts =
-            parts.iter().filter(|part| part.lease_ends().is_some() || part.is_alone()).cloned().collect();
+            parts.iter().filter(|part| part.lease_ends().is_some() || part.is_unsecured()).cloned().collect();
         if parts.is_empty() {
             return None;
         }
         Some(Arc::new(Self {
             inner: Arc::clone(inner),
             state: Mutex::new(LeaseState {
-                holds: fallback::holds(inner, &parts),
                 parts,
                 token: Some(inner.background.token()),
                 ..LeaseState::default()
@@ -155,15 +155,20 @@ impl HeldLeases {
         if state.has_ended { Parts::new() } else { state.parts.clone() }
     }
 
-    /// The parts that have slots which the process granted by itself, and no lease for them.
-    pub(super) fn alone(&self) -> Parts {
-        self.renewable().into_iter().filter(Part::is_alone).collect()
+    /// The parts whose calls began in an outage, and are not known to have a lease.
+    pub(super) fn unsecured(&self) -> Parts {
+        self.renewable().into_iter().filter(Part::is_unsecured).collect()
     }
 
     /// Whether there are such parts.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn has_unsecured(&self) -> bool {
         let state = self.state.lock();
-        !state.has_ended && state.parts.iter().any(Part::is_alone)
+        !state.has_ended && state.parts.iter().any(Part::is_unsecured)
+    }
+
+    /// How long a lease lasts.
+    pub(super) const fn length(&self) -> Duration {
+        self.length
     }
 
     /// Notes that one of them has a lease by now, which ends then.
@@ -205,14 +210,6 @@ impl HeldLeases {
             .partition(|part| part.lease_name().is_some_and(|name| gone.contains(&name)));
         state.parts = kept;
         for part in lost {
-            if let Hold::LocalSlots(slots) = &part.hold {
-                // It was given back in the outage, or ended: slots are taken again.
-                if slots.lost_lease() {
-                    self.inner.fallback.is_alone(&part.entry.dimension, part.cost);
-                }
-                state.parts.push(part);
-                continue;
-            }
             let Some(key) = part.lease_name() else { continue };
             tracing::warn!(
                 event = "lease.gone",
@@ -230,7 +227,6 @@ impl HeldLeases {
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.has_ended = true;
-        state.holds = Vec::new();
         !state.is_closed
     }
 
@@ -250,7 +246,7 @@ impl HeldLeases {
         (state.are_back, state.token) = (are_back, None);
         drop(state);
         if !left.is_empty() && self.inner.background.is_closing() {
-            self.inner.extensions.of::<FailedReleases>().0.lock().extend(left);
+            self.inner.extensions.of::<FailedReleases>().add(left);
         }
     }
 
@@ -276,7 +272,7 @@ impl HeldLeases {
             if std::mem::replace(&mut state.has_ended, true) {
                 return Ok(());
             }
-            (state.is_closed, state.holds) = (true, Vec::new());
+            state.is_closed = true;
             state.parts.clone()
         };
         let released = release(&self.inner, parts).await;
@@ -293,13 +289,13 @@ impl std::fmt::Debug for HeldLeases {
 }
 
 /// The result of a renewal: the names of the leases that were gone, and why others could not be renewed.
-struct Renewed {
-    gone: Vec<String>,
-    failure: Option<StoreError>,
+pub(super) struct Renewed {
+    pub(super) gone: Vec<String>,
+    pub(super) failure: Option<StoreError>,
 }
 
 /// Sends the renewals of `parts`. A lease that fails or is gone does not keep the others from being renewed.
-async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
+pub(super) async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
     let mut renewed = Renewed { gone: Vec::new(), failure: None };
     let parts = parts.iter().filter_map(Part::of_table);
     let renewals = parts.filter_map(|part| Some((renewal(&part, ends)?, part.lease_name()?, part)));

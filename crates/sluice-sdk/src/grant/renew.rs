@@ -1,4 +1,5 @@
-//! Renewal: a holder whose call goes on keeps its leases. One task for each runtime renews them.
+//! Renewal: a holder whose call goes on keeps its leases. One task for each runtime renews them. After an
+//! outage, it also gives back the slots that the process kept, and takes those that calls began without.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::grant::{Grant, secure};
 use crate::lane::inner::Inner;
 use crate::lane::once_an_outage::OnceAnOutage;
 use crate::lane::parallel::in_parallel;
+use crate::lane::release::{Use, spawn_give_back};
 use crate::lane::shadow;
 use crate::lane::task::boxed;
 
@@ -115,12 +117,12 @@ impl Keeper {
     }
 
     /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
-    fn held_or_end(&self, runtime: Id) -> Option<Vec<Arc<HeldLeases>>> {
+    fn held_or_end(&self, runtime: Id, inner: &Inner) -> Option<Vec<Arc<HeldLeases>>> {
         let mut kept = self.kept.lock();
         kept.held.retain(|held| held.strong_count() > 0);
         let is_here = |leases: &Arc<HeldLeases>| leases.runtime() == Some(runtime);
         let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
-        if here.is_empty() {
+        if here.is_empty() && !inner.fallback.has_spare() {
             kept.running.retain(|id| *id != runtime);
             return None;
         }
@@ -135,16 +137,18 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
         if look(&client, every, &mut returns).await.is_none() {
             return;
         }
-        let Some(held) = task.keeper.held_or_end(task.runtime) else {
+        let Some(inner) = client.upgrade() else { return };
+        let Some(held) = task.keeper.held_or_end(task.runtime, &inner) else {
             task.has_ended = true;
             return;
         };
-        let Some(inner) = client.upgrade() else { return };
         let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
         let mut due: Vec<_> = held.iter().filter(|leases| leases.is_due(now, steady)).cloned().collect();
         // A table that does not say the time would not accept a renewal either: the next look is soon.
-        let is_any_alone = || !inner.store.is_out() && held.iter().any(|leases| leases.is_alone());
-        if due.is_empty() && !is_any_alone() || inner.patient.time().await.is_err() {
+        let is_unsecured = || held.iter().any(|leases| leases.has_unsecured());
+        let is_to_do =
+            !due.is_empty() || !inner.store.is_out() && (is_unsecured() || inner.fallback.has_spare());
+        if !is_to_do || inner.patient.time().await.is_err() {
             continue;
         }
         while !due.is_empty() {
@@ -165,9 +169,13 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
             }
             due = rest;
         }
-        // After the renewals: a lease may have been found gone, and takes may take over those that have ended.
-        let alone: Vec<_> = held.into_iter().filter(|leases| leases.is_alone()).collect();
-        for some in alone.chunks(AT_ONCE) {
+        if inner.store.is_out() {
+            continue;
+        }
+        // What no call has goes back. What cannot be given back is kept again.
+        spawn_give_back(&inner, inner.fallback.take_spare(inner.now()), Use::Used, |_| ());
+        let unsecured: Vec<_> = held.into_iter().filter(|leases| leases.has_unsecured()).collect();
+        for some in unsecured.chunks(AT_ONCE) {
             let takes = some.iter().map(|leases| {
                 let (inner, leases) = (Arc::clone(&inner), Arc::clone(leases));
                 async move { secure::secure(&inner, &leases).await }

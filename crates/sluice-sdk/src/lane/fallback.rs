@@ -26,8 +26,12 @@ pub(crate) mod charge;
 pub(crate) mod hold;
 mod slots;
 
-pub(crate) use slots::Holds;
-use slots::{HeldOfTable, NotTaken, Outage, OwnRow, OwnSlots};
+use slots::NotTaken;
+
+/// What the process knows of the slots of one row, beside the table.
+type OwnRow = slots::OwnRow<Part>;
+/// The same of each row, by its name.
+type OwnSlots = HashMap<Dimension, OwnRow>;
 
 /// A line of a bucket: of a share, or the common one.
 type LineKey = (Dimension, Option<ShareName>);
@@ -181,11 +185,11 @@ impl Fallback {
         patience: Duration,
     ) -> Option<Taken<UnclaimedGrant>> {
         let (mut buckets, mut slots) = (self.buckets.lock(), self.slots.lock());
-        let outage = outage_of(inner);
+        let returns = inner.store.returns();
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
             buckets.retain(|_, local| {
-                local.outage == outage.returns && local.bucket.level(now) < local.bucket.limit().capacity()
+                local.outage == returns && local.bucket.level(now) < local.bucket.limit().capacity()
             });
         }
         match answer(inner, (&buckets, &slots), asks, now, patience) {
@@ -198,9 +202,9 @@ impl Fallback {
                     Own::Slots(taken) => {
                         let row = slots.entry(entry.dimension.clone()).or_default();
                         match taken {
-                            slots::Taken::Spare => row.hand_on(cost, outage, now),
+                            slots::Taken::Spare => row.hand_on(cost).map(|part| Part::handed_on(part, now)),
                             slots::Taken::Own(part) => {
-                                row.grant(*part, cost, outage);
+                                row.grant(*part, cost, returns);
                                 Some(Part::local_slots(entry, cost, now))
                             }
                         }
@@ -254,37 +258,30 @@ impl Fallback {
     }
 
     /// Keeps slots of the table that a call gives back while DynamoDB does not answer, for the next call.
-    /// After the outage, those that nobody has go back ([`charge`]). Returns false if they are to go back now.
-    pub(crate) fn keep(&self, inner: &Arc<Inner>, part: &Part) -> bool {
-        let may_end = inner.background.is_closing() || inner.background.runtime().is_none();
-        if part.known_gone || may_end || !counts(inner, part) {
+    /// Returns false if they are to go back now. After the outage, those that nobody has go back.
+    pub(crate) fn keep(&self, inner: &Inner, part: &Part) -> bool {
+        let is_slots = matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)) && !part.known_gone;
+        let may_grant = inner.config.on_unavailable.is_share() && !inner.config.mode.is_shadow();
+        if !is_slots || !may_grant || inner.background.is_closing() {
             return false;
         }
         let row = &part.entry.dimension;
-        self.slots.lock().entry(row.clone()).or_default().keep(part.clone());
-        charge::begin(inner);
+        self.slots.lock().entry(row.clone()).or_default().keep(part.cost, part.clone());
         true
     }
-}
 
-/// Whether these are slots of the table that the process may have to hand on.
-fn counts(inner: &Inner, part: &Part) -> bool {
-    inner.config.on_unavailable.is_share()
-        && !inner.config.mode.is_shadow()
-        && matches!(part.hold, Hold::Slots(_) | Hold::Inline(_))
-}
+    /// Whether slots are kept that no call has.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.slots.lock().values().any(OwnRow::has_spare)
+    }
 
-/// Counts what a grant of the table holds, until the result is dropped.
-pub(crate) fn holds(inner: &Inner, parts: &[Part]) -> Vec<Holds> {
-    let counted = parts.iter().filter(|part| counts(inner, part));
-    counted.map(|part| Holds::new(part.entry.extensions.of(), part.cost)).collect()
-}
-
-fn outage_of(inner: &Inner) -> Outage {
-    Outage {
-        returns: inner.store.returns(),
-        lasts: inner.store.out_for().unwrap_or_default(),
-        lease: inner.config.lease_ttl,
+    /// Ends the outage of all rows of slots, and returns the slots of the table that no call has.
+    pub(crate) fn take_spare(&self, now: Timestamp) -> Parts {
+        let mut slots = self.slots.lock();
+        let spare = slots.values_mut().flat_map(OwnRow::end_outage);
+        let spare = spare.map(|part| Part { start_at: now, ..part }).collect();
+        slots.retain(|_, row| !row.is_empty());
+        spare
     }
 }
 
@@ -392,8 +389,7 @@ fn plan_slots(
     };
     let unknown = OwnRow::default();
     let row = slots.get(&entry.dimension).unwrap_or(&unknown);
-    let held = entry.extensions.of::<HeldOfTable>().amount();
-    match row.plan(cost, outage_of(inner), held, part) {
+    match row.plan(cost, inner.store.returns(), part) {
         Ok(taken) => Ok(Ok(Own::Slots(taken))),
         Err(NotTaken::Refused(refusal)) => Ok(Err(refusal)),
         Err(NotTaken::TooMuch) => Err(NoAnswer::Cost),

@@ -54,17 +54,19 @@ pub(crate) enum Hold {
     },
 }
 
-/// Slots that the process let a call have by itself while DynamoDB was out. They have a lease if another call
-/// had them before; if not, they are taken from the table after the outage, and then have one.
+/// Slots that the process let a call have by itself while DynamoDB was out. After the outage, each running
+/// call is made sure to have a lease in the table ([`grant::secure`](crate::grant)).
 #[derive(Debug, Default)]
 pub(crate) struct LocalSlots(Mutex<OfLocalSlots>);
 
 #[derive(Debug, Default)]
 enum OfLocalSlots {
-    /// The call runs, and the table knows nothing of it.
+    /// The table knows nothing of the call.
     #[default]
     Alone,
-    /// The call runs, and has this of the table.
+    /// Another call had this of the table before. Its lease may have ended meanwhile, or be gone.
+    HandedOn(Box<Part>),
+    /// The call has this of the table.
     Leased(Box<Part>),
     /// The call is over.
     Ended,
@@ -85,24 +87,9 @@ impl LocalSlots {
     pub(crate) fn end(&self) -> EndOfLocalSlots {
         match std::mem::replace(&mut *self.0.lock(), OfLocalSlots::Ended) {
             OfLocalSlots::Alone => EndOfLocalSlots::Alone,
-            OfLocalSlots::Leased(part) => EndOfLocalSlots::Leased(part),
+            OfLocalSlots::HandedOn(part) | OfLocalSlots::Leased(part) => EndOfLocalSlots::Leased(part),
             OfLocalSlots::Ended => EndOfLocalSlots::Before,
         }
-    }
-
-    /// Slots with a lease that another call had.
-    fn with(part: Part) -> Self {
-        Self(Mutex::new(OfLocalSlots::Leased(Box::new(part))))
-    }
-
-    /// Their lease was found gone: nobody else had it. Returns false if they have ended.
-    pub(crate) fn lost_lease(&self) -> bool {
-        let mut of = self.0.lock();
-        let had = matches!(*of, OfLocalSlots::Leased(_));
-        if had {
-            *of = OfLocalSlots::Alone;
-        }
-        had
     }
 
     /// Gives the call what was taken from the table for it, or returns that: the call is over.
@@ -113,20 +100,50 @@ impl LocalSlots {
                 *of = OfLocalSlots::Leased(Box::new(part));
                 Ok(())
             }
-            OfLocalSlots::Leased(_) | OfLocalSlots::Ended => Err(part),
+            _ => Err(part),
         }
     }
 
-    /// Whether the call runs and has no lease.
-    pub(crate) fn is_alone(&self) -> bool {
+    /// What another call had before, if nobody knows whether its lease is there.
+    pub(crate) fn handed_on(&self) -> Option<Part> {
+        match &*self.0.lock() {
+            OfLocalSlots::HandedOn(part) => Some(Part::clone(part)),
+            _ => None,
+        }
+    }
+
+    /// Notes whether the lease that another call had was found. Returns false if the call is over.
+    pub(crate) fn found(&self, is_there: bool) -> bool {
+        let mut of = self.0.lock();
+        let (found, is_running) = match std::mem::replace(&mut *of, OfLocalSlots::Ended) {
+            OfLocalSlots::HandedOn(part) if is_there => (OfLocalSlots::Leased(part), true),
+            OfLocalSlots::HandedOn(_) => (OfLocalSlots::Alone, true),
+            other => (other, false),
+        };
+        *of = found;
+        is_running
+    }
+
+    fn is_alone(&self) -> bool {
         matches!(*self.0.lock(), OfLocalSlots::Alone)
+    }
+
+    fn is_unsecured(&self) -> bool {
+        matches!(*self.0.lock(), OfLocalSlots::Alone | OfLocalSlots::HandedOn(_))
     }
 
     /// What the call has of the table.
     fn leased(&self) -> Option<Part> {
         match &*self.0.lock() {
             OfLocalSlots::Leased(part) => Some(Part::clone(part)),
-            OfLocalSlots::Alone | OfLocalSlots::Ended => None,
+            _ => None,
+        }
+    }
+
+    fn lease_name(&self) -> Option<String> {
+        match &*self.0.lock() {
+            OfLocalSlots::Leased(part) | OfLocalSlots::HandedOn(part) => part.lease_name(),
+            _ => None,
         }
     }
 }
@@ -246,8 +263,9 @@ impl Part {
 
     /// Slots of the table that a call has given back, for another call.
     pub(crate) fn handed_on(part: Self, now: Timestamp) -> Self {
-        let hold = |part| Hold::LocalSlots(Arc::new(LocalSlots::with(part)));
-        Self { hold: hold(part.clone()), start_at: now, ..part }
+        let (entry, cost) = (Arc::clone(&part.entry), part.cost);
+        let slots = LocalSlots(Mutex::new(OfLocalSlots::HandedOn(Box::new(part))));
+        Self { hold: Hold::LocalSlots(Arc::new(slots)), ..Self::local_slots(entry, cost, now) }
     }
 
     /// Tokens that are counted in this process.
@@ -299,9 +317,14 @@ impl Part {
         }
     }
 
-    /// Whether it is slots that the process let a running call have by itself, and the table does not know.
+    /// Whether it is slots that a running call has without a lease.
     pub(crate) fn is_alone(&self) -> bool {
         matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_alone())
+    }
+
+    /// The same, also if nobody knows whether their lease is there.
+    pub(crate) fn is_unsecured(&self) -> bool {
+        matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_unsecured())
     }
 
     /// The same; for slots that the process granted by itself, what the call has of the table since.
@@ -316,7 +339,7 @@ impl Part {
     pub(crate) fn lease_name(&self) -> Option<String> {
         match &self.hold {
             Hold::Inline(inline) => Some(format!("{}/{}", self.entry.dimension, inline.id.as_str())),
-            Hold::LocalSlots(slots) => slots.leased().and_then(|part| part.lease_name()),
+            Hold::LocalSlots(slots) => slots.lease_name(),
             _ => self.lease().map(|lease| lease.key().to_owned()),
         }
     }

@@ -229,11 +229,6 @@ impl Breaker {
         }
     }
 
-    /// How long ago the silence began because of which DynamoDB is out; `None` if it is not out.
-    pub(super) fn out_for(&self) -> Option<Duration> {
-        self.outage.lock().as_ref().map(|outage| outage.silent_since.elapsed())
-    }
-
     /// Waits until DynamoDB has come back more than `returns` times.
     pub(super) async fn returned(&self, returns: u32) {
         loop {

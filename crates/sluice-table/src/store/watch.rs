@@ -54,12 +54,6 @@ impl Store {
         self.link.breaker.is_out()
     }
 
-    /// How long ago the silence began because of which DynamoDB is out; `None` if it is not out.
-    #[must_use]
-    pub fn out_for(&self) -> Option<Duration> {
-        self.link.breaker.out_for()
-    }
-
     /// How often DynamoDB has come back from an outage.
     #[must_use]
     pub fn returns(&self) -> u32 {

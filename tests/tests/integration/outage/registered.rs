@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use sluice_ops::SweepOptions;
 use sluice_sdk::{Basis, Client, Grant, Leases, LimitError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
@@ -101,6 +102,9 @@ async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
             sleep(8 * REGISTERED).await;
             let others = world.client();
             take(&others, SLOTS).await.release().await.unwrap();
+            // A lease that was written, and whose caller had no answer, ends.
+            sleep(2 * LEASE_TTL).await;
+            others.ops().sweep(SweepOptions::default()).await.unwrap();
             assert_eq!(state(&world).await, (2, "2".into()), "{leases:?}, {fault:?}");
             drop(held);
             sleep(REGISTERED).await;

@@ -1,14 +1,15 @@
 //! DynamoDB is out for a minute while processes share slots: the vendor never sees more calls at once than
 //! there are slots, in the outage and after it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, DeclaredShare, Limit, ShareName, Split};
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Client, Outcome};
+use sluice_sdk::{Basis, Client, Outcome};
 use sluice_table::random_wait_up_to;
-use sluice_testkit::Fault;
+use sluice_testkit::{Call, Fault, Operation};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +27,17 @@ const AFTER: Duration = Duration::from_secs(20);
 /// How many callers each process has.
 const EVEN: [usize; PROCESSES] = [4; PROCESSES];
 const UNEVEN: [usize; PROCESSES] = [16, 6, 4, 4, 3, 2, 2, 1, 1, 1];
+
+/// What DynamoDB does in the outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// Nothing is answered.
+    All,
+    /// Nothing is answered, and what comes in the first half second is applied.
+    AppliesTheFirst,
+    /// Reads are answered, and writes are not.
+    Writes,
+}
 
 /// What happens before the outage, in it, and after it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +63,7 @@ struct Case {
     hold: Duration,
     has_shares: bool,
     ttl: Duration,
+    broken: Broken,
 }
 
 const CASE: Case = Case {
@@ -60,6 +73,7 @@ const CASE: Case = Case {
     hold: Duration::from_millis(500),
     has_shares: false,
     ttl: LEASE_TTL,
+    broken: Broken::All,
 };
 
 struct Run {
@@ -69,6 +83,21 @@ struct Run {
     /// How long all runs as usual at first.
     before: Duration,
     vendor: Mutex<Vendor>,
+    /// In each second.
+    requests: Vec<AtomicU64>,
+    /// When the table first grants something after the outage.
+    table_again: Mutex<Option<Duration>>,
+}
+
+/// What comes after the outage.
+#[derive(Debug)]
+struct Normal {
+    /// The first grant of the table.
+    table_first: Duration,
+    /// Requests in the first second.
+    requests_at_first: u64,
+    /// The most requests in a second before the outage.
+    steady: u64,
 }
 
 impl Case {
@@ -91,12 +120,11 @@ impl Case {
         }
         let (began, before) = (Instant::now(), self.before());
         let vendor = Mutex::new(Vendor { at_once: 0, changed: began, seen: Default::default() });
-        let run = Arc::new(Run { world, case: self, began, before, vendor });
+        let requests = (0..400).map(|_| AtomicU64::new(0)).collect();
+        let table_again = Default::default();
+        let run = Arc::new(Run { world, case: self, began, before, vendor, requests, table_again });
         let faults = Arc::downgrade(&run);
-        run.world.dynamo.faults().draw(move |_| {
-            let is_out = faults.upgrade().is_some_and(|run| run.part() == 1);
-            Some(if is_out { Fault::Hang } else { Fault::Delay(Duration::from_millis(5)) })
-        });
+        run.world.dynamo.faults().draw(move |call| faults.upgrade().map(|run| run.fault(call)));
         let mut callers = JoinSet::new();
         for (process, count) in self.callers.into_iter().enumerate() {
             let client = run.world.client_with(|settings| {
@@ -119,6 +147,29 @@ impl Run {
     fn part(&self) -> usize {
         let at = self.began.elapsed();
         usize::from(at >= self.before) + usize::from(at >= self.before + OUTAGE)
+    }
+
+    fn fault(&self, call: Call<'_>) -> Fault {
+        let second = usize::try_from(self.began.elapsed().as_secs()).unwrap();
+        self.requests[second].fetch_add(1, Ordering::Relaxed);
+        let is_read = matches!(call.operation, Operation::GetItem | Operation::BatchGetItem);
+        let is_first = self.began.elapsed() < self.before + Duration::from_millis(500);
+        match self.case.broken {
+            _ if self.part() != 1 => Fault::Delay(Duration::from_millis(5)),
+            Broken::Writes if is_read => Fault::Delay(Duration::from_millis(5)),
+            Broken::AppliesTheFirst if is_first => Fault::LoseReply,
+            _ => Fault::Hang,
+        }
+    }
+
+    fn normal(&self) -> Normal {
+        let requests = |second: u64| self.requests[usize::try_from(second).unwrap()].load(Ordering::Relaxed);
+        let (before, back) = (self.before.as_secs(), (self.before + OUTAGE).as_secs());
+        Normal {
+            table_first: self.table_again.lock().unwrap().expect("the table grants again"),
+            requests_at_first: requests(back),
+            steady: (before - 10..before).map(requests).max().unwrap(),
+        }
     }
 
     fn sees<T>(&self, of: impl FnOnce(&mut Vendor) -> T) -> T {
@@ -152,9 +203,15 @@ impl Run {
         while self.began.elapsed() < end {
             match client.acquire(SLOTS).await {
                 Ok(Outcome::Granted(grant)) => {
+                    if grant.basis() == Basis::Table && self.part() == 2 {
+                        let since = self.began.elapsed() - self.before - OUTAGE;
+                        self.table_again.lock().unwrap().get_or_insert(since);
+                    }
                     if self.begins() {
                         sleep(self.case.hold * 9 / 10 + random_wait_up_to(self.case.hold / 5)).await;
                         self.sees(|vendor| vendor.at_once -= 1);
+                    } else {
+                        sleep(Duration::from_millis(200)).await;
                     }
                     // Nobody waits for the release: it takes seconds in an outage.
                     match fastrand::bool() {
@@ -172,9 +229,11 @@ impl Run {
         self.vendor.lock().unwrap().seen
     }
 
-    /// The used part of the slots during the outage, of a hundred.
-    fn used_in_outage(&self) -> u128 {
-        self.seen()[1].busy.as_millis() * 100 / (OUTAGE.as_millis() * u128::try_from(ALLOWED).unwrap())
+    /// The used part of the slots during the outage, and after it, of a hundred.
+    fn used(&self) -> [u128; 2] {
+        [(1, OUTAGE), (2, AFTER)].map(|(part, length)| {
+            self.seen()[part].busy.as_millis() * 100 / (length.as_millis() * u128::try_from(ALLOWED).unwrap())
+        })
     }
 
     /// Nothing is left in the table, once the leases of the outage have ended.
@@ -200,36 +259,31 @@ impl Run {
 async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
     let run = case.run().await;
     let [before, during, after] = run.seen();
-    let used = run.used_in_outage();
-    println!("{case:?}: before {before:?}, in the outage {during:?} ({used} %), after {after:?}");
+    let (used, normal) = (run.used(), run.normal());
+    println!(
+        "{case:?}: before {before:?}, in the outage {during:?}, after {after:?}; used {used:?} %; {normal:?}"
+    );
     let refused = [before, during, after].map(|seen| seen.refused_by_vendor);
     assert_eq!(refused, [0; 3], "{case:?}");
+    assert!(normal.requests_at_first <= 2 * normal.steady, "{case:?}: {normal:?}");
+    assert!(normal.table_first >= Duration::from_millis(750), "{case:?}: {normal:?}");
+    assert!(case.hold > CASE.hold || used[1] >= 85, "{case:?}: {used:?} %");
     run.all_is_back().await;
     run
 }
 
 #[tokio::test(start_paused = true)]
 async fn even_processes_go_on_with_their_slots_and_the_vendor_refuses_nothing() {
-    let cases = [
-        ("share", Kind::Rows),
-        ("share:0.1", Kind::Inline),
-        ("share:0.1", Kind::Rows),
-        ("share", Kind::Inline),
-    ];
+    let cases = [("share", Kind::Rows), ("share:0.1", Kind::Inline)];
     for (policy, kind) in all_or_first(&cases) {
         let run = the_vendor_refuses_nothing(Case { policy, kind: *kind, ..CASE }).await;
-        assert!(run.used_in_outage() >= 80, "{policy}, {kind:?}");
+        assert!(run.used()[0] >= 75, "{policy}, {kind:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_vendor_refuses_nothing_of_processes_with_uneven_demand() {
-    let cases = [
-        ("share:0.1", Kind::Rows),
-        ("share", Kind::Inline),
-        ("share", Kind::Rows),
-        ("share:0.1", Kind::Inline),
-    ];
+    let cases = [("share:0.1", Kind::Rows), ("share", Kind::Inline)];
     for (policy, kind) in all_or_first(&cases) {
         the_vendor_refuses_nothing(Case { policy, kind: *kind, callers: UNEVEN, ..CASE }).await;
     }
@@ -237,43 +291,73 @@ async fn the_vendor_refuses_nothing_of_processes_with_uneven_demand() {
 
 #[tokio::test(start_paused = true)]
 async fn the_vendor_refuses_nothing_of_longer_calls() {
-    let cases = [
-        ("share:0.1", Kind::Inline),
-        ("share", Kind::Rows),
-        ("share:0.1", Kind::Rows),
-        ("share", Kind::Inline),
-    ];
+    let cases = [("share:0.1", Kind::Inline), ("share", Kind::Rows)];
     for (policy, kind) in all_or_first(&cases) {
         let hold = Duration::from_secs(5);
         let run = the_vendor_refuses_nothing(Case { policy, kind: *kind, hold, ..CASE }).await;
-        assert!(run.used_in_outage() >= 80, "{policy}, {kind:?}");
-    }
-}
-
-/// Longer than a lease time and a half: the processes change over to equal parts, while calls run.
-#[tokio::test(start_paused = true)]
-async fn the_vendor_refuses_nothing_of_processes_that_change_over_to_their_parts() {
-    let cases = [
-        ("share:0.1", Kind::Inline),
-        ("share", Kind::Rows),
-        ("share:0.1", Kind::Rows),
-        ("share", Kind::Inline),
-    ];
-    for (policy, kind) in all_or_first(&cases) {
-        let (hold, ttl) = (Duration::from_secs(5), Duration::from_secs(20));
-        the_vendor_refuses_nothing(Case { policy, kind: *kind, callers: UNEVEN, hold, ttl, ..CASE }).await;
+        assert!(run.used()[0] >= 75, "{policy}, {kind:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_share_of_slots_has_parts_of_its_own() {
-    let cases = [
-        ("share", Kind::Inline),
-        ("share", Kind::Rows),
-        ("share:0.1", Kind::Rows),
-        ("share:0.1", Kind::Inline),
-    ];
+    let cases = [("share:0.1", Kind::Rows), ("share", Kind::Inline)];
     for (policy, kind) in all_or_first(&cases) {
         the_vendor_refuses_nothing(Case { policy, kind: *kind, has_shares: true, ..CASE }).await;
+    }
+}
+
+/// What the table was told last may have been applied, or not: nobody knows.
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_if_the_last_replies_are_lost() {
+    let cases = [("share:0.1", Kind::Inline), ("share:0.1", Kind::Rows)];
+    for (policy, kind) in all_or_first(&cases) {
+        let broken = Broken::AppliesTheFirst;
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, broken, ..CASE }).await;
+    }
+}
+
+/// The table's slots come and go by reads alone: each answered read ends an outage, and begins another.
+#[tokio::test(start_paused = true)]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+async fn calls_go_on_if_only_writes_hang() {
+    for kind in all_or_first(&[Kind::Rows, Kind::Inline]) {
+        let case = Case { policy: "share:0.1", kind: *kind, broken: Broken::Writes, ..CASE };
+        let run = case.run().await;
+        println!("{case:?}: {:?}, used {:?} %, {:?}", run.seen(), run.used(), run.normal());
+        let refused = run.seen().map(|seen| seen.refused_by_vendor);
+        assert_eq!(refused, [0; 3], "{kind:?}");
+        assert!(run.used()[0] >= 5, "{kind:?}: callers wait for their own requests");
+        run.all_is_back().await;
+    }
+}
+
+/// Longer than a lease time, through the outage and after it.
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_beside_calls_that_outlast_leases() {
+    let cases = [("share:0.1", Kind::Rows), ("share:0.1", Kind::Inline)];
+    for (policy, kind) in all_or_first(&cases) {
+        let (hold, ttl) = (Duration::from_secs(45), Duration::from_secs(20));
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, hold, ttl, ..CASE }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figures")]
+async fn other_policies_do_with_slots_what_they_say() {
+    for policy in all_or_first(&["allow", "error"]) {
+        let case = Case { policy, kind: Kind::Inline, ..CASE };
+        let run = case.run().await;
+        let [_, during, after] = run.seen();
+        println!(
+            "{case:?}: in the outage {during:?}, after {after:?}; used {:?} %, {:?}",
+            run.used(),
+            run.normal()
+        );
+        match *policy {
+            "allow" => assert!(during.refused_by_vendor > 1_000, "nobody counts: {during:?}"),
+            _ => assert!(during.granted <= 60 && after.refused_by_vendor == 0, "{during:?}, {after:?}"),
+        }
+        run.all_is_back().await;
     }
 }

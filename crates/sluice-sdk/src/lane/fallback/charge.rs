@@ -1,5 +1,5 @@
 //! After an outage: tokens that the process granted by itself are taken from the table. The vendor counts
-//! those calls, and the table would grant as many again. Slots that it kept and nobody has go back.
+//! those calls, and the table would grant as many again.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,16 +9,13 @@ use sluice_core::{Amount, Cost, RatePlanner, RateReceipt, Settle, Timestamp};
 use sluice_table::{HeardSince, Resend, Written};
 use tokio::time::sleep;
 
-use super::slots::OwnRow;
 use super::{Fallback, LineKey, Local, hold};
 use crate::api::error::AcquireError;
 use crate::config::on_unavailable::OnUnavailable;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
-use crate::lane::part::{Part, Parts};
 use crate::lane::reading::{apply_read, known, parse, unknown};
-use crate::lane::release::release;
 use crate::lane::settle::{self, SettleError};
 
 /// How often the task looks whether DynamoDB answers, of which single requests failed: nobody says so.
@@ -57,7 +54,7 @@ impl Charge {
     async fn run(self) {
         while self.is_answered().await {
             let Some(inner) = self.inner.upgrade() else { return };
-            tokio::join!(charge_all(&inner), give_back_spare(&inner));
+            charge_all(&inner).await;
             if inner.fallback.is_charged() {
                 return;
             }
@@ -73,24 +70,12 @@ impl Charge {
                 () = inner.store.returned(returns) => return true,
                 () = inner.background.closing() => return false,
                 () = sleep(LOOK_AGAIN) => {
-                    let is_heard = inner.store.heard_since(heard) == HeardSince::Answered;
-                    // What is spare is a question to ask, too.
-                    if !inner.store.is_out() && (is_heard || inner.fallback.has_spare()) {
+                    if !inner.store.is_out() && inner.store.heard_since(heard) == HeardSince::Answered {
                         return true;
                     }
                 }
             }
         }
-    }
-}
-
-/// Gives back the slots of the table that no call has. What cannot be given back is kept again.
-async fn give_back_spare(inner: &Arc<Inner>) {
-    let spare = inner.fallback.take_spare(inner.now());
-    if !spare.is_empty()
-        && let Err(error) = release(inner, spare).await
-    {
-        tracing::warn!(event = "release.failed", %error);
     }
 }
 
@@ -197,26 +182,13 @@ impl Fallback {
     }
 
     fn has_to_charge(&self) -> bool {
-        !self.buckets.lock().is_empty() || self.slots.lock().values().any(OwnRow::is_left)
-    }
-
-    fn has_spare(&self) -> bool {
-        self.slots.lock().values().any(OwnRow::has_spare)
-    }
-
-    /// Ends the outage of all rows of slots, and returns the slots of the table that no call has.
-    fn take_spare(&self, now: Timestamp) -> Parts {
-        let mut slots = self.slots.lock();
-        let spare = slots.values_mut().flat_map(OwnRow::end_outage);
-        let spare = spare.map(|part| Part { start_at: now, ..part }).collect();
-        slots.retain(|_, row| !row.is_empty());
-        spare
+        !self.buckets.lock().is_empty()
     }
 
     /// Whether nothing is left to charge. Whoever grants something from now on begins another task.
     fn is_charged(&self) -> bool {
-        let (buckets, slots) = (self.buckets.lock(), self.slots.lock());
-        let is_charged = buckets.is_empty() && !slots.values().any(OwnRow::is_left);
+        let buckets = self.buckets.lock();
+        let is_charged = buckets.is_empty();
         if is_charged {
             self.is_charging.store(false, Ordering::Release);
         }
