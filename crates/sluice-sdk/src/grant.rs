@@ -168,7 +168,10 @@ impl Grant {
     ///
     /// With lease rows, takes at most the time of two requests (4.2 s each) while DynamoDB does not answer,
     /// and 10 s plus four requests while other writers conflict. With inline leases, at most 9 s plus six
-    /// requests: the release is tried for 5 s, also through an outage.
+    /// requests: the release is tried for 5 s, also through an outage. With a share policy
+    /// ([`ClientBuilder::on_unavailable`](crate::ClientBuilder::on_unavailable)), the process keeps the slots
+    /// while DynamoDB is out, lets its next calls have them, and gives them back afterwards: this returns at
+    /// once.
     ///
     /// # Errors
     /// [`ReleaseError`] if the table did not answer. The slot then comes back at the latest when its lease
