@@ -92,7 +92,7 @@ impl Grant {
     fn take_parts(&mut self) -> Parts {
         let mut parts = std::mem::take(&mut self.parts);
         for leases in &self.leases {
-            parts.iter_mut().for_each(|part| part.known_gone |= leases.is_gone(part));
+            parts.iter_mut().for_each(|part| part.may_be_gone |= leases.is_gone(part));
             if !leases.end() {
                 parts.retain(|part| !leases.covers(part));
             }

@@ -162,13 +162,21 @@ struct Changes {
 #[derive(Clone, Copy, Debug)]
 pub struct InlinePlanner<'a> {
     bucket: &'a Bucket,
+    takes_over: bool,
 }
 
 impl<'a> InlinePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket }
+        Self { bucket, takes_over: true }
+    }
+
+    /// The same without taking over leases that have ended: their calls may run, and their holders may be
+    /// about to renew them.
+    #[must_use]
+    pub const fn without_taking_over(self) -> Self {
+        Self { takes_over: false, ..self }
     }
 
     /// One write for as many of `releases` and `takes` as it can serve, in their order: releases first, then
@@ -179,7 +187,7 @@ impl<'a> InlinePlanner<'a> {
     /// make up for what is missing.
     #[must_use]
     pub fn plan(self, takes: &[InlineTake], releases: &[InlineRelease], now: Timestamp) -> InlinePlan {
-        let mut draft = Draft::new(self.bucket);
+        let mut draft = Draft { takes_over: self.takes_over, ..Draft::new(self.bucket) };
         let mut released: Vec<ReleaseAnswer> =
             releases.iter().map(|release| draft.release(release)).collect();
         let blocked = self.bucket.cooling_down(now).map(|wait| Refusal { wait, reason: Reason::CoolingDown });

@@ -13,8 +13,8 @@ use crate::grant::held_leases::{FailedReleases, HeldLeases};
 use crate::grant::renew::Keeper;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
-use crate::lane::part::Part;
-use crate::lane::release::release;
+use crate::lane::part::Parts;
+use crate::lane::release::{Use, spawn_give_back};
 use crate::lane::{noted_use, prefetch};
 use crate::telemetry::emf;
 
@@ -80,6 +80,7 @@ impl Client {
         // Callers that wait in queues have left: their queues look again, and end.
         inner.cache.entries().iter().for_each(|entry| entry.slots_reclaimed());
         let patience = ends - RELEASE_WAIT.min(within / 2);
+        give_back_spare(inner);
         let ended = async {
             flush(inner).await;
             background.idle().await;
@@ -116,7 +117,21 @@ fn held(inner: &Inner) -> Vec<Arc<HeldLeases>> {
     inner.extensions.of::<Keeper>().held()
 }
 
-/// Gives back all tokens in stock, and slots that were kept for further calls.
+/// Gives back slots that were kept for further calls, each on a task. Until it is back, it counts as failed.
+fn give_back_spare(inner: &Arc<Inner>) {
+    for part in inner.fallback.take_spare(inner.now()) {
+        let Some(lease) = part.lease_name() else { continue };
+        let failed = inner.extensions.of::<FailedReleases>();
+        failed.add([(part.entry.dimension.clone(), lease.clone())]);
+        spawn_give_back(inner, Parts::from_buf([part]), Use::Used, move |is_back| {
+            if is_back {
+                failed.is_back(&lease);
+            }
+        });
+    }
+}
+
+/// Gives back all tokens in stock.
 async fn flush(inner: &Arc<Inner>) {
     let entries = inner.cache.entries();
     let stocked = entries.into_iter().filter(|entry| entry.stock.is_some());
@@ -125,13 +140,6 @@ async fn flush(inner: &Arc<Inner>) {
         async move { prefetch::flush(&inner, &entry).await }
     });
     let _ = in_parallel(flushes.collect()).await;
-    let spare = inner.fallback.take_spare(inner.now());
-    let names = |part: &Part| Some((part.entry.dimension.clone(), part.lease_name()?));
-    let names: Vec<_> = spare.iter().filter_map(names).collect();
-    if let Err(error) = release(inner, spare).await {
-        tracing::warn!(event = "release.failed", %error);
-        inner.extensions.of::<FailedReleases>().add(names);
-    }
 }
 
 /// Gives back the leases of grants that are still held. Calls that were cut off give back by themselves.

@@ -44,14 +44,22 @@ impl ErrorKind for RenewError {
 pub(crate) struct FailedReleases(Mutex<Vec<(Dimension, String)>>);
 
 impl FailedReleases {
-    pub(crate) fn add(&self, leases: Vec<(Dimension, String)>) {
+    pub(crate) fn add(&self, leases: impl IntoIterator<Item = (Dimension, String)>) {
         self.0.lock().extend(leases);
+    }
+
+    /// What was tried once more is back.
+    pub(crate) fn is_back(&self, lease: &str) {
+        self.0.lock().retain(|(_, name)| name != lease);
     }
 
     pub(crate) fn all(&self) -> Vec<(Dimension, String)> {
         self.0.lock().clone()
     }
 }
+
+/// How many grants are renewed side by side.
+pub(super) const AT_ONCE: usize = 64;
 
 /// No end: there is no lease.
 const NONE: i64 = i64::MAX;
@@ -178,8 +186,11 @@ impl HeldLeases {
 
     /// Extends the leases to one lease time from now, and never shortens them.
     pub(super) async fn renew(&self) -> Result<(), RenewError> {
-        let ends = self.inner.patient.time().await?.after(self.length).ceil_to_second();
         let parts = self.renewable();
+        if !parts.iter().any(|part| part.lease_ends().is_some()) {
+            return Ok(());
+        }
+        let ends = self.inner.patient.time().await?.after(self.length).ceil_to_second();
         let Renewed { gone, failure } = send(&self.inner, &parts, ends).await;
         self.found_gone(&gone);
         if let Some(error) = failure {
@@ -210,6 +221,15 @@ impl HeldLeases {
             .partition(|part| part.lease_name().is_some_and(|name| gone.contains(&name)));
         state.parts = kept;
         for part in lost {
+            if let Hold::LocalSlots(slots) = &part.hold {
+                // A release of another call that had the lease before may have arrived late.
+                self.inner.fallback.begin_unleased(&part.entry.dimension, part.cost);
+                if !slots.lost_lease() {
+                    self.inner.fallback.end_unleased(&self.inner, &part.entry.dimension, part.cost);
+                }
+                state.parts.push(part);
+                continue;
+            }
             let Some(key) = part.lease_name() else { continue };
             tracing::warn!(
                 event = "lease.gone",

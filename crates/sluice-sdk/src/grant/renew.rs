@@ -5,15 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::Id;
+use tokio::runtime::{Handle, Id};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::grant::held_leases::{HeldLeases, RenewError};
+use crate::grant::held_leases::{AT_ONCE, HeldLeases, RenewError};
 use crate::grant::{Grant, secure};
 use crate::lane::inner::Inner;
 use crate::lane::once_an_outage::OnceAnOutage;
 use crate::lane::parallel::in_parallel;
-use crate::lane::release::{Use, spawn_give_back};
 use crate::lane::shadow;
 use crate::lane::task::boxed;
 
@@ -24,8 +24,8 @@ const LOOKS: u32 = 16;
 /// The shortest time between two looks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many grants are renewed side by side.
-const AT_ONCE: usize = 64;
+/// The time between two looks after single requests have failed, while calls that began then have no lease.
+const AFTER_FAILURES: Duration = Duration::from_secs(1);
 
 impl Grant {
     /// Extends the grant's leases to one lease time from now, and never shortens them; no leases, no request.
@@ -117,12 +117,12 @@ impl Keeper {
     }
 
     /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
-    fn held_or_end(&self, runtime: Id, inner: &Inner) -> Option<Vec<Arc<HeldLeases>>> {
+    fn held_or_end(&self, runtime: Id, is_left: bool) -> Option<Vec<Arc<HeldLeases>>> {
         let mut kept = self.kept.lock();
         kept.held.retain(|held| held.strong_count() > 0);
         let is_here = |leases: &Arc<HeldLeases>| leases.runtime() == Some(runtime);
         let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
-        if here.is_empty() && !inner.fallback.has_spare() {
+        if here.is_empty() && !is_left {
             kept.running.retain(|id| *id != runtime);
             return None;
         }
@@ -130,25 +130,34 @@ impl Keeper {
     }
 }
 
-/// Renews the leases of the client's grants of one runtime, until none is held.
+/// Renews the leases of the client's grants of one runtime, until none is held, and nothing of an outage is
+/// left.
 async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) {
-    let mut returns = None;
+    let (mut returns, mut securing, mut pause) = (None, None::<JoinHandle<()>>, every);
     loop {
-        if look(&client, every, &mut returns).await.is_none() {
+        if look(&client, pause, &mut returns).await.is_none() {
             return;
         }
         let Some(inner) = client.upgrade() else { return };
-        let Some(held) = task.keeper.held_or_end(task.runtime, &inner) else {
+        let is_securing = securing.as_ref().is_some_and(|task| !task.is_finished());
+        let is_left = is_securing || inner.fallback.has_spare();
+        let Some(held) = task.keeper.held_or_end(task.runtime, is_left) else {
             task.has_ended = true;
             return;
         };
         let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
         let mut due: Vec<_> = held.iter().filter(|leases| leases.is_due(now, steady)).cloned().collect();
         // A table that does not say the time would not accept a renewal either: the next look is soon.
-        let is_unsecured = || held.iter().any(|leases| leases.has_unsecured());
-        let is_to_do =
-            !due.is_empty() || !inner.store.is_out() && (is_unsecured() || inner.fallback.has_spare());
-        if !is_to_do || inner.patient.time().await.is_err() {
+        let is_unsecured = is_left || held.iter().any(|leases| leases.has_unsecured());
+        let is_answered = !inner.store.is_out();
+        // Nobody says when DynamoDB answers again of which single requests failed.
+        pause = if is_unsecured && is_answered { every.min(AFTER_FAILURES) } else { every };
+        if is_unsecured && is_answered && !is_securing {
+            // Beside the renewals: neither waits for the other.
+            let here = boxed(secure::secure(Arc::clone(&inner), held.clone()));
+            securing = Some(inner.background.spawn(&Handle::current(), here));
+        }
+        if due.is_empty() || inner.patient.time().await.is_err() {
             continue;
         }
         while !due.is_empty() {
@@ -168,21 +177,6 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
                 return;
             }
             due = rest;
-        }
-        if inner.store.is_out() {
-            continue;
-        }
-        // What no call has goes back. What cannot be given back is kept again.
-        spawn_give_back(&inner, inner.fallback.take_spare(inner.now()), Use::Used, |_| ());
-        let unsecured: Vec<_> = held.into_iter().filter(|leases| leases.has_unsecured()).collect();
-        for some in unsecured.chunks(AT_ONCE) {
-            let takes = some.iter().map(|leases| {
-                let (inner, leases) = (Arc::clone(&inner), Arc::clone(leases));
-                async move { secure::secure(&inner, &leases).await }
-            });
-            if in_parallel(takes.collect()).await.is_err() {
-                return;
-            }
         }
     }
 }

@@ -185,7 +185,10 @@ impl Fallback {
         patience: Duration,
     ) -> Option<Taken<UnclaimedGrant>> {
         let (mut buckets, mut slots) = (self.buckets.lock(), self.slots.lock());
-        let returns = inner.store.returns();
+        let (returns, outage) = (inner.store.returns(), outage_of(inner));
+        if slots.len() >= inner.config.max_buckets {
+            slots.retain(|_, row| !row.is_empty(outage));
+        }
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
             buckets.retain(|_, local| {
@@ -204,7 +207,7 @@ impl Fallback {
                         match taken {
                             slots::Taken::Spare => row.hand_on(cost).map(|part| Part::handed_on(part, now)),
                             slots::Taken::Own(part) => {
-                                row.grant(*part, cost, returns);
+                                row.grant(*part, cost, outage);
                                 Some(Part::local_slots(entry, cost, now))
                             }
                         }
@@ -243,30 +246,30 @@ impl Fallback {
     }
 
     /// The call of slots that the process granted by itself is over, or has them of the table by now.
-    pub(crate) fn is_back(&self, row: &Dimension, cost: Cost) {
+    pub(crate) fn end_unleased(&self, inner: &Inner, row: &Dimension, cost: Cost) {
         let mut slots = self.slots.lock();
         let Some(own) = slots.get_mut(row) else { return };
-        own.is_back(cost);
-        if own.is_empty() {
+        own.end_unleased(cost);
+        if own.is_empty(outage_of(inner)) {
             slots.remove(row);
         }
     }
 
     /// The lease of a call is gone from the table: from now on, only the process knows of its slots.
-    pub(crate) fn is_alone(&self, row: &Dimension, cost: Cost) {
-        self.slots.lock().entry(row.clone()).or_default().is_alone(cost);
+    pub(crate) fn begin_unleased(&self, row: &Dimension, cost: Cost) {
+        self.slots.lock().entry(row.clone()).or_default().begin_unleased(cost);
     }
 
-    /// Keeps slots of the table that a call gives back while DynamoDB does not answer, for the next call.
-    /// Returns false if they are to go back now. After the outage, those that nobody has go back.
+    /// Keeps slots of the table that a call gives back while DynamoDB is out, for the next call. Returns false
+    /// if they are to go back now. After the outage, those that nobody has go back.
     pub(crate) fn keep(&self, inner: &Inner, part: &Part) -> bool {
-        let is_slots = matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)) && !part.known_gone;
+        let is_slots = matches!(part.hold, Hold::Slots(_) | Hold::Inline(_));
         let may_grant = inner.config.on_unavailable.is_share() && !inner.config.mode.is_shadow();
-        if !is_slots || !may_grant || inner.background.is_closing() {
+        if !is_slots || !may_grant || !inner.store.is_out() || inner.background.is_closing() {
             return false;
         }
-        let row = &part.entry.dimension;
-        self.slots.lock().entry(row.clone()).or_default().keep(part.cost, part.clone());
+        let kept = Part { may_be_gone: true, ..part.clone() };
+        self.slots.lock().entry(part.entry.dimension.clone()).or_default().keep(part.cost, kept);
         true
     }
 
@@ -280,9 +283,14 @@ impl Fallback {
         let mut slots = self.slots.lock();
         let spare = slots.values_mut().flat_map(OwnRow::end_outage);
         let spare = spare.map(|part| Part { start_at: now, ..part }).collect();
-        slots.retain(|_, row| !row.is_empty());
+        slots.retain(|_, row| !row.is_empty(None));
         spare
     }
+}
+
+/// The number of returns of DynamoDB before the outage, if there is one.
+fn outage_of(inner: &Inner) -> Option<u32> {
+    inner.store.is_out().then(|| inner.store.returns())
 }
 
 impl Answer {
@@ -389,7 +397,7 @@ fn plan_slots(
     };
     let unknown = OwnRow::default();
     let row = slots.get(&entry.dimension).unwrap_or(&unknown);
-    match row.plan(cost, inner.store.returns(), part) {
+    match row.plan(cost, outage_of(inner), part) {
         Ok(taken) => Ok(Ok(Own::Slots(taken))),
         Err(NotTaken::Refused(refusal)) => Ok(Err(refusal)),
         Err(NotTaken::TooMuch) => Err(NoAnswer::Cost),

@@ -32,6 +32,10 @@ use crate::lane::inline::batch::InlineBatch;
 pub(crate) type InlineLane = Lane<InlineAsk, InlineOutcome>;
 type InlineWaiter = Waiter<InlineAsk, InlineOutcome>;
 
+/// The lane of calls of a bucket that run already.
+#[derive(Debug, Default)]
+struct Running(Arc<InlineLane>);
+
 /// What one caller wants.
 #[derive(Debug)]
 pub(crate) enum InlineAsk {
@@ -105,8 +109,8 @@ impl InlineAsk {
         matches!(unclaimed.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
-    /// Whether it takes nothing for a while after an outage.
-    const fn is_held(&self) -> bool {
+    /// Whether it waits until all processes have found the end of an outage.
+    const fn waits_for_hold(&self) -> bool {
         matches!(self, Self::Take { terms, .. } if !terms.is_running)
     }
 
@@ -114,7 +118,7 @@ impl InlineAsk {
     fn patience(&self, inner: &Inner) -> QueuePatience {
         match self {
             Self::Take { terms, .. } => terms.queue_patience(inner.config.on_unavailable),
-            // A release is never answered locally: what the table holds is given back to the table.
+            // What the table holds goes back to the table, unless the process keeps it (`lane::release`).
             Self::Release { until, .. } => QueuePatience {
                 stays: until.saturating_duration_since(Instant::now()),
                 answers_locally: false,
@@ -147,9 +151,9 @@ impl QueueAsk for InlineAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
-    // One that runs waits for nobody: it stands in a queue of its own.
-    let own = terms.is_running.then(Arc::default);
-    let lane = own.as_ref().unwrap_or(&want.entry.inline);
+    // Those that run wait for nobody: they have a lane of their own.
+    let running = terms.is_running.then(|| Arc::clone(&want.entry.extensions.of::<Running>().0));
+    let lane = running.as_ref().unwrap_or(&want.entry.inline);
     let (cost, borrows) = (want.cost, &want.borrows);
     let ask = || InlineAsk::Take { id: id.clone(), cost, borrows: borrows.clone(), terms, unconfirmed: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner.config.on_unavailable));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use sluice_core::{
@@ -24,8 +25,9 @@ pub(crate) struct Part {
     pub(crate) hold: Hold,
     /// What the call used. It is settled when the part is released.
     pub(crate) used: Option<Amount>,
-    /// Whether a renewal found the lease gone, and counted its holder.
-    pub(crate) known_gone: bool,
+    /// Whether nobody is told if the lease is gone: a renewal has found that already, or the process has kept
+    /// the slots in an outage, and does not know whether they were given back before.
+    pub(crate) may_be_gone: bool,
     /// The borrower's own line, if the tokens were borrowed: `entry` is then the line that lent them. They go
     /// back there, and the borrower owes what the call uses beyond them.
     pub(crate) borrower: Option<Arc<Entry>>,
@@ -57,46 +59,54 @@ pub(crate) enum Hold {
 /// Slots that the process let a call have by itself while DynamoDB was out. After the outage, each running
 /// call is made sure to have a lease in the table ([`grant::secure`](crate::grant)).
 #[derive(Debug, Default)]
-pub(crate) struct LocalSlots(Mutex<OfLocalSlots>);
+pub(crate) struct LocalSlots {
+    state: Mutex<OfLocalSlots>,
+    /// The table has refused them a lease.
+    was_refused: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 enum OfLocalSlots {
     /// The table knows nothing of the call.
     #[default]
-    Alone,
+    Unleased,
     /// Another call had this of the table before. Its lease may have ended meanwhile, or be gone.
     HandedOn(Box<Part>),
     /// The call has this of the table.
     Leased(Box<Part>),
-    /// The call is over.
-    Ended,
+    /// The call is over. It had this lease.
+    Ended(Option<String>),
 }
 
 /// How slots that a process granted by itself end.
 pub(crate) enum EndOfLocalSlots {
     /// The table knows nothing of them.
-    Alone,
+    Unleased,
     /// They have a lease.
     Leased(Box<Part>),
-    /// They ended before.
-    Before,
+    EndedBefore,
 }
 
 impl LocalSlots {
     /// The call is over, or its client is closed.
     pub(crate) fn end(&self) -> EndOfLocalSlots {
-        match std::mem::replace(&mut *self.0.lock(), OfLocalSlots::Ended) {
-            OfLocalSlots::Alone => EndOfLocalSlots::Alone,
+        let mut of = self.state.lock();
+        let lease = of.part().and_then(Part::lease_name);
+        match std::mem::replace(&mut *of, OfLocalSlots::Ended(lease)) {
+            OfLocalSlots::Unleased => EndOfLocalSlots::Unleased,
             OfLocalSlots::HandedOn(part) | OfLocalSlots::Leased(part) => EndOfLocalSlots::Leased(part),
-            OfLocalSlots::Ended => EndOfLocalSlots::Before,
+            ended @ OfLocalSlots::Ended(_) => {
+                *of = ended;
+                EndOfLocalSlots::EndedBefore
+            }
         }
     }
 
     /// Gives the call what was taken from the table for it, or returns that: the call is over.
     pub(crate) fn lease(&self, part: Part) -> Result<(), Part> {
-        let mut of = self.0.lock();
+        let mut of = self.state.lock();
         match *of {
-            OfLocalSlots::Alone => {
+            OfLocalSlots::Unleased => {
                 *of = OfLocalSlots::Leased(Box::new(part));
                 Ok(())
             }
@@ -106,44 +116,64 @@ impl LocalSlots {
 
     /// What another call had before, if nobody knows whether its lease is there.
     pub(crate) fn handed_on(&self) -> Option<Part> {
-        match &*self.0.lock() {
+        match &*self.state.lock() {
             OfLocalSlots::HandedOn(part) => Some(Part::clone(part)),
             _ => None,
         }
     }
 
-    /// Notes whether the lease that another call had was found. Returns false if the call is over.
-    pub(crate) fn found(&self, is_there: bool) -> bool {
-        let mut of = self.0.lock();
-        let (found, is_running) = match std::mem::replace(&mut *of, OfLocalSlots::Ended) {
-            OfLocalSlots::HandedOn(part) if is_there => (OfLocalSlots::Leased(part), true),
-            OfLocalSlots::HandedOn(_) => (OfLocalSlots::Alone, true),
-            other => (other, false),
-        };
-        *of = found;
-        is_running
+    /// The lease that another call had was renewed.
+    pub(crate) fn found_lease(&self) {
+        let mut of = self.state.lock();
+        if let OfLocalSlots::HandedOn(part) = &*of {
+            *of = OfLocalSlots::Leased(part.clone());
+        }
     }
 
-    fn is_alone(&self) -> bool {
-        matches!(*self.0.lock(), OfLocalSlots::Alone)
+    /// The lease is gone. Returns false if the call is over.
+    pub(crate) fn lost_lease(&self) -> bool {
+        let mut of = self.state.lock();
+        let had = of.part().is_some();
+        if had {
+            *of = OfLocalSlots::Unleased;
+        }
+        had
+    }
+
+    /// Notes that the table refuses them a lease. Returns whether it is the first time.
+    pub(crate) fn is_first_refusal(&self) -> bool {
+        !self.was_refused.swap(true, Ordering::Relaxed)
+    }
+
+    fn is_unleased(&self) -> bool {
+        matches!(*self.state.lock(), OfLocalSlots::Unleased)
     }
 
     fn is_unsecured(&self) -> bool {
-        matches!(*self.0.lock(), OfLocalSlots::Alone | OfLocalSlots::HandedOn(_))
+        matches!(*self.state.lock(), OfLocalSlots::Unleased | OfLocalSlots::HandedOn(_))
     }
 
     /// What the call has of the table.
     fn leased(&self) -> Option<Part> {
-        match &*self.0.lock() {
+        match &*self.state.lock() {
             OfLocalSlots::Leased(part) => Some(Part::clone(part)),
             _ => None,
         }
     }
 
     fn lease_name(&self) -> Option<String> {
-        match &*self.0.lock() {
-            OfLocalSlots::Leased(part) | OfLocalSlots::HandedOn(part) => part.lease_name(),
-            _ => None,
+        match &*self.state.lock() {
+            OfLocalSlots::Ended(lease) => lease.clone(),
+            of => of.part().and_then(Part::lease_name),
+        }
+    }
+}
+
+impl OfLocalSlots {
+    fn part(&self) -> Option<&Part> {
+        match self {
+            Self::HandedOn(part) | Self::Leased(part) => Some(part),
+            Self::Unleased | Self::Ended(_) => None,
         }
     }
 }
@@ -200,7 +230,15 @@ impl Part {
         let start_at = receipt.start_at(now);
         let hold =
             Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
-        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false, borrower: None }
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at,
+            hold,
+            used: None,
+            may_be_gone: false,
+            borrower: None,
+        }
     }
 
     /// Tokens that are available now.
@@ -212,7 +250,7 @@ impl Part {
             start_at: now,
             hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
             used: None,
-            known_gone: false,
+            may_be_gone: false,
             borrower: None,
         }
     }
@@ -225,7 +263,7 @@ impl Part {
             start_at,
             hold: Hold::Slots(Box::new(Slots { bucket, lease })),
             used: None,
-            known_gone: false,
+            may_be_gone: false,
             borrower: None,
         }
     }
@@ -243,7 +281,7 @@ impl Part {
             start_at: now,
             hold: Hold::Inline(Box::new(Inline { id, ends })),
             used: None,
-            known_gone: false,
+            may_be_gone: false,
             borrower: None,
         }
     }
@@ -256,7 +294,7 @@ impl Part {
             start_at: now,
             hold: Hold::LocalSlots(Arc::default()),
             used: None,
-            known_gone: false,
+            may_be_gone: false,
             borrower: None,
         }
     }
@@ -264,13 +302,14 @@ impl Part {
     /// Slots of the table that a call has given back, for another call.
     pub(crate) fn handed_on(part: Self, now: Timestamp) -> Self {
         let (entry, cost) = (Arc::clone(&part.entry), part.cost);
-        let slots = LocalSlots(Mutex::new(OfLocalSlots::HandedOn(Box::new(part))));
+        let slots =
+            LocalSlots { state: Mutex::new(OfLocalSlots::HandedOn(Box::new(part))), ..LocalSlots::default() };
         Self { hold: Hold::LocalSlots(Arc::new(slots)), ..Self::local_slots(entry, cost, now) }
     }
 
     /// Tokens that are counted in this process.
     pub(crate) const fn local_tokens(entry: Arc<Entry>, cost: Cost, start_at: Timestamp) -> Self {
-        Self { entry, cost, start_at, hold: Hold::Local, used: None, known_gone: false, borrower: None }
+        Self { entry, cost, start_at, hold: Hold::Local, used: None, may_be_gone: false, borrower: None }
     }
 
     /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
@@ -317,17 +356,18 @@ impl Part {
         }
     }
 
-    /// Whether it is slots that a running call has without a lease.
-    pub(crate) fn is_alone(&self) -> bool {
-        matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_alone())
+    /// Whether a running call has these slots without a lease.
+    pub(crate) fn is_unleased(&self) -> bool {
+        matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_unleased())
     }
 
-    /// The same, also if nobody knows whether their lease is there.
+    /// Whether a running call has these slots, and is not known to have a lease for them.
     pub(crate) fn is_unsecured(&self) -> bool {
         matches!(&self.hold, Hold::LocalSlots(slots) if slots.is_unsecured())
     }
 
-    /// The same; for slots that the process granted by itself, what the call has of the table since.
+    /// What the call has of the table. For slots that the process granted by itself, that is what was taken for
+    /// them since.
     pub(crate) fn of_table(&self) -> Option<Cow<'_, Self>> {
         match &self.hold {
             Hold::LocalSlots(slots) => slots.leased().map(Cow::Owned),

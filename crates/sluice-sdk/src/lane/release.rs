@@ -92,7 +92,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
 }
 
 async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
-    if inner.store.is_out() && keep(inner, part) {
+    if keep(inner, part) {
         return Ok(Released::GivenBack);
     }
     let released = match &part.hold {
@@ -106,11 +106,21 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
             let mut released = release_chunk(inner, &part.entry, chunk).await;
             released.pop().unwrap_or(Ok(Released::GivenBack))
         }
-        Hold::Slots(slots) => in_lane(inner, &part.entry, ReleaseAsk::new(inner, slots)).await,
+        Hold::Slots(slots) => {
+            let ask = ReleaseAsk::new(inner, slots);
+            let released = in_lane(inner, &part.entry, ask.clone()).await;
+            if unavailable(&released).is_some() && keep(inner, part) {
+                return Ok(Released::GivenBack);
+            }
+            if may_pass(&released) {
+                go_on(inner, &part.entry, ask);
+            }
+            released
+        }
         Hold::Inline(held) => {
             let lease = InlineRelease { id: held.id.clone(), cost: part.cost };
             match inline::release(inner, &part.entry, lease).await {
-                // Whether or not it was applied: nobody else learns of it meanwhile.
+                // Whether or not it was applied: no other process learns of it in the outage.
                 Err(ReleaseError::Store(error)) if error.is_unavailable() && keep(inner, part) => {
                     return Ok(Released::GivenBack);
                 }
@@ -122,7 +132,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
     if matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)) && released.is_ok() {
         noted_use::slots_back(inner, &part.entry, part.cost, inner.now().since(part.start_at));
     }
-    if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
+    if matches!(released, Ok(Released::LeaseGone)) && !part.may_be_gone {
         expired_holder::found(inner, &part.entry);
     }
     released
@@ -146,11 +156,12 @@ async fn release_local(
     match slots.end() {
         EndOfLocalSlots::Leased(leased) => {
             let start_at = part.start_at.max(leased.start_at);
-            let leased = Part { start_at, known_gone: part.known_gone, ..*leased };
+            let may_be_gone = part.may_be_gone || leased.may_be_gone;
+            let leased = Part { start_at, may_be_gone, ..*leased };
             return Box::pin(release_part(inner, &leased)).await;
         }
-        EndOfLocalSlots::Alone => inner.fallback.is_back(&part.entry.dimension, part.cost),
-        EndOfLocalSlots::Before => {}
+        EndOfLocalSlots::Unleased => inner.fallback.end_unleased(inner, &part.entry.dimension, part.cost),
+        EndOfLocalSlots::EndedBefore => {}
     }
     Ok(Released::GivenBack)
 }
@@ -188,7 +199,7 @@ async fn serve(
     let _serving = inner.background.token();
     let (inner, entry) = (&inner, &entry);
     let release = |waiters, _| release_together(inner, entry, waiters);
-    let unsent = |waiter, error: StoreError| answer(inner, entry, waiter, Err(error.into()));
+    let unsent = |waiter: ReleaseWaiter, error: StoreError| waiter.answer(Err(error.into()));
     chunks::lead(leader, MAX_LEASES_PER_TRANSACTION, release, unsent).await;
 }
 
@@ -205,53 +216,39 @@ async fn release_together(
     let released = release_chunk(inner, entry, Chunk::release(&bucket, leases)).await;
     let out = released.iter().find_map(unavailable);
     for (waiter, released) in waiters.into_iter().zip(released) {
-        answer(inner, entry, waiter, released);
+        waiter.answer(released);
     }
     out.map_or(Ok(()), Err)
 }
 
-/// Answers a caller. A release that may still succeed goes on.
-fn answer(
-    inner: &Arc<Inner>,
-    entry: &Arc<Entry>,
-    waiter: ReleaseWaiter,
-    released: Result<Released, ReleaseError>,
-) {
-    let may_pass = match &released {
+/// Whether a release that failed may still succeed.
+fn may_pass(released: &Result<Released, ReleaseError>) -> bool {
+    match released {
         Err(ReleaseError::Contended { .. }) => true,
         Err(ReleaseError::Store(error)) => {
             error.is_unavailable() || matches!(error, StoreError::Contended { .. })
         }
         Ok(_) | Err(ReleaseError::Refused { .. }) => false,
-    };
-    if may_pass {
-        let Slots { bucket, lease } = &waiter.ask.slots;
-        let part = Part::slots(entry, lease.cost(), Arc::clone(bucket), lease.clone());
-        if unavailable(&released).is_some() && keep(inner, &part) {
-            return waiter.answer(Ok(Released::GivenBack));
-        }
-        go_on(inner, entry, waiter.ask.clone());
     }
-    waiter.answer(released);
 }
 
-/// Releases again after a pause, unless the lease has ended or the client is closed: otherwise the slot would
-/// be out of use until the lease ends. If that fails too, the lane calls this again. One transaction deletes
-/// the lease and gives its slots back, so the release counts once, however late it is: also beside a sweep,
-/// or after an earlier try whose reply was lost. In the lane, all that the process has to give back shares
-/// transactions.
+/// Releases again after a pause, and so on, unless the lease has ended or the client is closed: otherwise the
+/// slot would be out of use until the lease ends. One transaction deletes the lease and gives its slots back,
+/// so the release counts once, however late it is: also beside a sweep, or after an earlier try whose reply
+/// was lost. In the lane, all that the process has to give back shares transactions.
 fn go_on(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: ReleaseAsk) {
     let Some(runtime) = inner.background.runtime() else { return };
     let (for_task, entry) = (Arc::clone(inner), Arc::clone(entry));
     inner.background.spawn(&runtime, async move {
         let inner = for_task;
-        tokio::select! {
-            () = sleep(PAUSE + random_wait_up_to(SPREAD)) => {}
-            () = inner.background.closing() => return,
-        }
-        if inner.now() < ask.until {
-            // Nobody waits for the answer.
-            let _ = in_lane(&inner, &entry, ask).await;
+        loop {
+            tokio::select! {
+                () = sleep(PAUSE + random_wait_up_to(SPREAD)) => {}
+                () = inner.background.closing() => return,
+            }
+            if inner.now() >= ask.until || !may_pass(&in_lane(&inner, &entry, ask.clone()).await) {
+                return;
+            }
         }
     });
 }

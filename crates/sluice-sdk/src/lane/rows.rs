@@ -28,6 +28,10 @@ use crate::lane::rows::batch::RowBatch;
 pub(crate) type RowLane = Lane<RowAsk, LaneAnswer>;
 type RowWaiter = Waiter<RowAsk, LaneAnswer>;
 
+/// The lane of calls of a bucket that run already.
+#[derive(Debug, Default)]
+struct Running(Arc<RowLane>);
+
 /// What one caller wants of each dimension of the set, in the order of the dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct RowAsk {
@@ -75,8 +79,11 @@ impl QueueAsk for RowAsk {
 /// Takes the costs of all `wants` in the lane of their set. Waits for slots if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
-    // One that runs waits for nobody: it stands in a queue of its own.
-    let lane = if terms.is_running { Arc::default() } else { inner.cache.row_lane(&entries) };
+    // Those that run wait for nobody: they have a lane of their own.
+    let lane = match terms.is_running {
+        true => Arc::clone(&entries[0].extensions.of::<Running>().0),
+        false => inner.cache.row_lane(&entries),
+    };
     let ask = RowAsk {
         costs: wants.iter().map(|want| want.cost).collect(),
         borrows: wants.iter().map(|want| want.borrows.clone()).collect(),

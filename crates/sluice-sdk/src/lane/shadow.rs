@@ -192,7 +192,7 @@ impl Part {
             start_at: now,
             hold,
             used: None,
-            known_gone: false,
+            may_be_gone: false,
             borrower: None,
         }
     }

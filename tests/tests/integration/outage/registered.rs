@@ -94,8 +94,8 @@ async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
         for fault in [Fault::LoseReply, Fault::LoseRequest, Fault::throttled()] {
             let (world, _client, held) = granted(leases).await;
             let operation = match leases {
-                Leases::All => Operation::TransactWriteItems,
-                _ => Operation::UpdateItem,
+                Leases::Inline => Operation::UpdateItem,
+                _ => Operation::TransactWriteItems,
             };
             (0..6).for_each(|_| world.dynamo.faults().next(operation, fault.clone()));
             is_out(&world, false);

@@ -94,9 +94,9 @@ struct Run {
 struct Normal {
     /// The first grant of the table.
     table_first: Duration,
-    /// Requests in the first second.
-    requests_at_first: u64,
-    /// The most requests in a second before the outage.
+    /// The most requests in one of the first five seconds.
+    requests: u64,
+    /// The requests in a second before the outage, on average.
     steady: u64,
 }
 
@@ -167,8 +167,8 @@ impl Run {
         let (before, back) = (self.before.as_secs(), (self.before + OUTAGE).as_secs());
         Normal {
             table_first: self.table_again.lock().unwrap().expect("the table grants again"),
-            requests_at_first: requests(back),
-            steady: (before - 10..before).map(requests).max().unwrap(),
+            requests: (back..back + 5).map(requests).max().unwrap(),
+            steady: (before - 10..before).map(requests).sum::<u64>() / 10,
         }
     }
 
@@ -265,9 +265,11 @@ async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
     );
     let refused = [before, during, after].map(|seen| seen.refused_by_vendor);
     assert_eq!(refused, [0; 3], "{case:?}");
-    assert!(normal.requests_at_first <= 2 * normal.steady, "{case:?}: {normal:?}");
+    assert!(normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
     assert!(normal.table_first >= Duration::from_millis(750), "{case:?}: {normal:?}");
-    assert!(case.hold > CASE.hold || used[1] >= 85, "{case:?}: {used:?} %");
+    let is_short = case.hold == CASE.hold;
+    assert!(!is_short || normal.table_first <= Duration::from_millis(1_500), "{case:?}: {normal:?}");
+    assert!(!is_short || used[0] >= 75 && used[1] >= 85, "{case:?}: {used:?} %");
     run.all_is_back().await;
     run
 }
@@ -307,7 +309,7 @@ async fn a_share_of_slots_has_parts_of_its_own() {
     }
 }
 
-/// What the table was told last may have been applied, or not: nobody knows.
+/// The last writes before the outage are applied, and nobody is told.
 #[tokio::test(start_paused = true)]
 async fn the_vendor_refuses_nothing_if_the_last_replies_are_lost() {
     let cases = [("share:0.1", Kind::Inline), ("share:0.1", Kind::Rows)];

@@ -30,11 +30,20 @@ pub(super) struct Draft<'a, 't> {
     pub(super) released: Vec<Removed<'a>>,
     pub(super) dead: Vec<Removed<'a>>,
     pub(super) taken: Vec<&'t InlineTake>,
+    /// Whether takes may take over leases that have ended.
+    pub(super) takes_over: bool,
 }
 
 impl<'a, 't> Draft<'a, 't> {
     pub(super) fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, leases: bucket.inline(), released: Vec::new(), dead: Vec::new(), taken: Vec::new() }
+        Self {
+            bucket,
+            leases: bucket.inline(),
+            released: Vec::new(),
+            dead: Vec::new(),
+            taken: Vec::new(),
+            takes_over: true,
+        }
     }
 
     pub(super) fn release(&mut self, release: &InlineRelease) -> ReleaseAnswer {
@@ -82,7 +91,8 @@ impl<'a, 't> Draft<'a, 't> {
         if !self.has_room(take, &[]) {
             let cutoff = now.before(CLOCK_ERROR);
             let most = self.changes_left() - 1;
-            let dead: Vec<_> = self.takeable(wanted, most, cutoff).collect();
+            let ended = self.takeable(wanted, most, cutoff).filter(|_| self.takes_over);
+            let dead: Vec<_> = ended.collect();
             if !self.has_room(take, &dead) {
                 return InlineAnswer::Refused(Refusal { wait: self.wait(now), reason: Reason::NoFreeSlot });
             }

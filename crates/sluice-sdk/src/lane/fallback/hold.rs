@@ -1,5 +1,5 @@
-//! After an outage: with a share policy, no process takes tokens from the table until all have charged what
-//! they granted by themselves ([`charge`](super::charge)).
+//! After an outage: with a share policy, no process takes anything from the table until all have charged what
+//! they granted by themselves ([`charge`](super::charge)), and calls of the outage have leases.
 //!
 //! The processes find the return within half a second and a round trip of each other: a probe begins every
 //! 250 to 500 ms. Until the last of them has charged, the table shows tokens that the vendor has counted. It
@@ -35,7 +35,12 @@ fn left(store: &Store, policy: OnUnavailable) -> Option<Duration> {
     HOLD.checked_sub(store.since_return()?).filter(|left| !left.is_zero())
 }
 
-/// The refusal of a caller that wants tokens of `dimension` during the hold. After a return of DynamoDB: by
+/// Whether the hold lasts.
+pub(crate) fn holds(store: &Store, policy: OnUnavailable) -> bool {
+    left(store, policy).is_some()
+}
+
+/// The refusal of a caller that wants something of `dimension` during the hold. After a return of DynamoDB: by
 /// an answer to a probe, or to whatever was sent.
 pub(crate) fn refusal(store: &Store, policy: OnUnavailable, dimension: &Dimension) -> Option<RetryIn> {
     left(store, policy).map(|wait| RetryIn::new(wait, dimension.clone(), RetryReason::Exhausted))

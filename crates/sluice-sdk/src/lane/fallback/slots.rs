@@ -15,8 +15,8 @@ pub(super) struct OwnRow<P> {
     spare: Vec<(Cost, P)>,
     /// What running calls have without a lease.
     granted: Amount,
-    /// The process's part of the row, with its part of what was free at the beginning of an outage; and the
-    /// number of returns of DynamoDB before it.
+    /// In an outage: the number of returns of DynamoDB before it, and the process's part of the row with its
+    /// part of what was free at the beginning.
     part: Option<(u32, Bucket)>,
 }
 
@@ -46,18 +46,22 @@ impl<P> Default for OwnRow<P> {
 }
 
 impl<P> OwnRow<P> {
-    /// What a call that costs `cost` gets now, in the outage after so many `returns`. `part` is the process's
-    /// part of the row at the beginning of the outage.
+    /// What a call that costs `cost` gets now. `outage` is the number of returns of DynamoDB before the
+    /// outage; `None` if only requests of this call have failed. `part` is the process's part of the row by
+    /// its last reading.
+    ///
+    /// Interleaving that `None` stops: the release of a slot was applied, and nobody answered it. Another
+    /// process has the slot by now, and this one hands it on.
     pub(super) fn plan<E>(
         &self,
         cost: Cost,
-        returns: u32,
+        outage: Option<u32>,
         part: impl FnOnce() -> Result<Bucket, E>,
     ) -> Result<Taken, NotTaken<E>> {
-        if self.spare.iter().any(|(of, _)| *of == cost) {
+        if outage.is_some() && self.spare.iter().any(|(of, _)| *of == cost) {
             return Ok(Taken::Spare);
         }
-        let begun = self.part.as_ref().filter(|(outage, _)| *outage == returns);
+        let begun = self.part.as_ref().filter(|(begun, _)| Some(*begun) == outage);
         let part = match begun {
             Some((_, part)) => part.clone(),
             None => part().map_err(NotTaken::NoPart)?,
@@ -65,7 +69,7 @@ impl<P> OwnRow<P> {
         if cost.amount() > part.limit().capacity() {
             return Err(NotTaken::TooMuch);
         }
-        // What was granted in an outage before is not in the table either, as far as it has no lease yet.
+        // Also what was granted in an outage before, and has no lease yet.
         if part.tokens().minus(self.granted) < cost.amount() {
             return Err(NotTaken::Refused(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot }));
         }
@@ -79,18 +83,18 @@ impl<P> OwnRow<P> {
     }
 
     /// Notes what a call got of the process's part.
-    pub(super) fn grant(&mut self, part: Bucket, cost: Cost, returns: u32) {
-        self.part = Some((returns, part));
-        self.is_alone(cost);
+    pub(super) fn grant(&mut self, part: Bucket, cost: Cost, outage: Option<u32>) {
+        self.part = outage.map(|outage| (outage, part));
+        self.begin_unleased(cost);
     }
 
     /// A running call has slots without a lease from now on.
-    pub(super) fn is_alone(&mut self, cost: Cost) {
+    pub(super) fn begin_unleased(&mut self, cost: Cost) {
         self.granted = self.granted.plus(cost.amount());
     }
 
     /// A call that has slots without a lease is over, or has a lease from now on.
-    pub(super) fn is_back(&mut self, cost: Cost) {
+    pub(super) fn end_unleased(&mut self, cost: Cost) {
         self.granted = self.granted.minus(cost.amount()).max(Amount::ZERO);
     }
 
@@ -109,8 +113,9 @@ impl<P> OwnRow<P> {
         !self.spare.is_empty()
     }
 
-    /// Whether it says no more than that nothing is known.
-    pub(super) fn is_empty(&self) -> bool {
-        self.spare.is_empty() && self.granted == Amount::ZERO && self.part.is_none()
+    /// Whether it says no more than that nothing is known, in this `outage` or without one.
+    pub(super) fn is_empty(&self, outage: Option<u32>) -> bool {
+        let is_begun = self.part.as_ref().is_some_and(|(begun, _)| Some(*begun) == outage);
+        self.spare.is_empty() && self.granted == Amount::ZERO && !is_begun
     }
 }

@@ -100,13 +100,15 @@ impl round::Batch for InlineBatch<'_> {
         self.answer_held(&reading.bucket, now);
         // After the time, which may be a request: what is planned from here on is sent at once.
         let policy = self.inner.config.on_unavailable;
-        if let Some(held) = hold::refusal(&self.inner.store, policy, &self.entry.dimension) {
+        let held = hold::refusal(&self.inner.store, policy, &self.entry.dimension);
+        let is_held = held.is_some();
+        if let Some(held) = held {
             self.hold_takes(&Setback::Refused(held));
             if self.waiters.is_empty() {
                 return Ok(Step::Served);
             }
         }
-        let draft = self.plan(&reading, now);
+        let draft = self.plan(&reading, now, is_held);
         if draft.passes_over && !has_read {
             // Slots that nobody takes were free for a while by an earlier look. By now somebody has them,
             // most likely.
@@ -189,16 +191,20 @@ impl InlineBatch<'_> {
     /// Sets back the callers that take, but for those that run. Those that give back go on.
     fn hold_takes(&mut self, setback: &Setback) {
         for waiter in std::mem::take(&mut self.waiters) {
-            match waiter.ask.is_held() {
+            match waiter.ask.waits_for_hold() {
                 true => self.refuse(waiter, setback),
                 false => self.waiters.push(waiter),
             }
         }
     }
 
-    fn plan(&self, reading: &BucketReading, now: Timestamp) -> InlineDraft {
+    /// `is_held`: DynamoDB has just come back. Those who hold leases that have ended may not know it yet.
+    fn plan(&self, reading: &BucketReading, now: Timestamp, is_held: bool) -> InlineDraft {
         let bucket = &reading.bucket;
-        let planner = InlinePlanner::new(bucket);
+        let mut planner = InlinePlanner::new(bucket);
+        if is_held {
+            planner = planner.without_taking_over();
+        }
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
         let (are_next, mut waiting, mut is_cut) = (self.are_next(reading, now), 0, false);
