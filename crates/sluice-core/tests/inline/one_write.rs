@@ -169,6 +169,18 @@ fn all_that_have_ended_are_taken_over_where_that_makes_up_for_what_is_missing() 
     assert_eq!(item.bucket().tokens(), amount(1));
 }
 
+/// Their holders may be about to renew them.
+#[test]
+fn nothing_that_has_ended_is_taken_over_by_a_planner_that_does_not() {
+    let item = with_dead(&["a"], &[("x", 1), ("y", 2)]);
+    let bucket = item.bucket();
+    let (planner, b) = (InlinePlanner::new(&bucket).without_taking_over(), take("b", 1));
+    let swap = planner.plan(std::slice::from_ref(&b), &[back("a")], NOW);
+    assert_eq!((granted(&swap), swap.taken_over.len()), (vec![true], 0), "what another gives back");
+    let none = planner.plan(&[b], &[], NOW);
+    assert!(none.update.is_none() && matches!(none.takes[0], InlineAnswer::Refused(_)), "{none:?}");
+}
+
 #[test]
 fn nothing_is_taken_over_while_slots_are_free() {
     let item = with_dead(&[], &[("x", 1)]);

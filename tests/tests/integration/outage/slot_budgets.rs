@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use sluice_ops::SweepOptions;
 use sluice_sdk::{Basis, Client, Grant, Outcome};
-use sluice_testkit::Fault;
+use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
 
 use crate::kind::Kind;
@@ -14,7 +15,9 @@ const SLOTS: &str = "elevenlabs#concurrent";
 const TTL: Duration = Duration::from_secs(10);
 
 fn half(world: &World) -> Client {
-    world.client_with(|settings| settings.on_unavailable("share:0.5".parse().unwrap()).lease_ttl(TTL))
+    world.client_with(|settings| {
+        settings.on_unavailable("share:0.5".parse().unwrap()).lease_ttl(TTL).renew_leases(true)
+    })
 }
 
 fn hangs(world: &World) {
@@ -155,5 +158,101 @@ async fn a_lease_that_was_given_back_before_it_was_handed_on_is_taken_again() {
         drop(granted);
         settle().await;
         assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (8, "2"), "{kind:?}");
+    }
+}
+
+/// Requests that fail alone are no outage, and say nothing of a later one.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_failed_requests_is_not_that_of_a_later_outage() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let (world, client, _) = of_ten(kind, 0).await;
+        world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
+        let alone = take(&client, SLOTS).await;
+        assert_eq!(alone.basis(), Basis::LocalShare, "{kind:?}");
+        drop(alone);
+        world.dynamo.faults().draw(|_| None);
+        settle().await;
+        let _held = hold(&world.client(), 10).await;
+        refusal(&client, SLOTS).await;
+        is_out(&world, &client).await;
+        assert_eq!(local(&client).await.len(), 0, "{kind:?}: nothing is free any more");
+    }
+}
+
+/// A release that DynamoDB received before the outage and applies after it, when the lease is another call's.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_after_it_was_renewed_is_taken_again() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let (world, client, _held) = of_ten(kind, 8).await;
+        let own = hold(&client, 2).await;
+        let operation =
+            if kind == Kind::Rows { Operation::TransactWriteItems } else { Operation::UpdateItem };
+        world.dynamo.faults().draw(move |call| match call.operation == operation {
+            true => Some(Fault::Late(Duration::from_secs(20))),
+            false => Some(Fault::Hang),
+        });
+        drop(own);
+        settle().await;
+        is_out(&world, &client).await;
+        sleep(Duration::from_secs(6)).await;
+        let granted = local(&client).await;
+        assert_eq!(granted.len(), 2, "{kind:?}");
+        world.dynamo.faults().draw(|_| None);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (10, "0"), "{kind:?}: renewed");
+        // It comes now, and the next renewals find its lease gone.
+        sleep(Duration::from_secs(25)).await;
+        assert_eq!(
+            (world.leases().await, world.free(SLOTS).await.as_str()),
+            (10, "0"),
+            "{kind:?}: taken again"
+        );
+        assert!(granted.iter().all(|grant| !grant.is_lease_lost()), "{kind:?}");
+        drop(granted);
+        settle().await;
+        assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (8, "2"), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_closed_in_an_outage_names_what_it_kept() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let (world, client, held) = of_ten(kind, 4).await;
+        let own = hold(&client, 3).await;
+        is_out(&world, &client).await;
+        drop(own);
+        settle().await;
+        let running = local(&client).await;
+        assert_eq!(running.len(), 4, "{kind:?}: three, and a part of what is free");
+        drop(running);
+        settle().await;
+        let closed = client.close(Duration::from_secs(4)).await;
+        assert_eq!(closed.left.len(), 3, "{kind:?}: {closed:?}");
+        world.dynamo.faults().draw(|_| None);
+        drop(held);
+        sleep(3 * TTL).await;
+        world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+        assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (0, "10"), "{kind:?}");
+    }
+}
+
+/// The holders of the leases that were kept have ended in time: nobody is told that calls outlast leases.
+#[tokio::test(start_paused = true)]
+async fn a_kept_lease_that_is_gone_at_the_return_is_no_holder_that_outlasted_it() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let (world, client, held) = of_ten(kind, 8).await;
+        let own = hold(&client, 2).await;
+        world.dynamo.faults().draw(|_| Some(Fault::LoseReply));
+        drop(own);
+        settle().await;
+        is_out(&world, &client).await;
+        sleep(Duration::from_secs(7)).await;
+        world.dynamo.faults().draw(|_| None);
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (8, "2"), "{kind:?}");
+        let swept = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+        assert!(swept.expired_holders.is_empty(), "{kind:?}: {swept:?}");
+        drop(held);
+        settle().await;
     }
 }
