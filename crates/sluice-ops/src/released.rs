@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Released {
-    /// What was held is back.
+    /// What was held is back. In an outage, a process with a share policy keeps slots for its next calls, and
+    /// gives them back afterwards.
     GivenBack,
     /// There was no room for all of it: another client had restored slots. What there was room for came back.
     AlreadyCapped,

@@ -19,7 +19,8 @@ pub enum OnUnavailable {
     /// The same with an equal share for each process: as many as noted a use of the bucket in the last five
     /// to ten minutes ([`ClientBuilder::note_use`](crate::ClientBuilder::note_use)). If a rate limit is split
     /// into shares, it is a share of the whole limit. The error, for a process that has not noted any: its
-    /// first note is due after a minute.
+    /// first note is due after a minute. Of slots, it is a share of what is free; and slots that the process's
+    /// own calls give back in the outage are granted again.
     EqualShare,
 }
 
