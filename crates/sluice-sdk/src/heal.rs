@@ -22,6 +22,7 @@ use crate::api::refusal::{RetryIn, RetryReason};
 use crate::client_ops::ops;
 use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
+use crate::lane::fallback::hold;
 use crate::lane::inner::{Inner, Refusals};
 use crate::lane::reading::known_since;
 use crate::lane::task::boxed;
@@ -241,6 +242,10 @@ async fn heal_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) ->
 }
 
 async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result<(), AcquireError> {
+    if hold::holds(&inner.store, inner.config.on_unavailable) {
+        // Those who hold leases that have ended may not know yet that DynamoDB answers.
+        return Ok(());
+    }
     // Usually the reply that refused the caller has already shown the row.
     let bucket = known_since(inner, entry, YOUNG).await?.bucket;
     let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
@@ -262,6 +267,9 @@ fn may_have_rows(bucket: &Bucket) -> bool {
 
 /// Scans the table, or a part, unless another process does. False if this process lacks the right.
 async fn scan_table(inner: &Arc<Inner>) -> bool {
+    if hold::holds(&inner.store, inner.config.on_unavailable) {
+        return true;
+    }
     let mut turn = match ScanTurn::take(inner).await {
         Ok(Some(turn)) => turn,
         Ok(None) => return true,

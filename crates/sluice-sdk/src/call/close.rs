@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 use crate::grant::RELEASE_WAIT;
-use crate::grant::held_leases::{FailedReleases, HeldLeases};
+use crate::grant::held_leases::{FailedReleases, HeldLeases, left};
 use crate::grant::renew::Keeper;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
@@ -120,9 +120,9 @@ fn held(inner: &Inner) -> Vec<Arc<HeldLeases>> {
 /// Gives back slots that were kept for further calls, each on a task. Until it is back, it counts as failed.
 fn give_back_spare(inner: &Arc<Inner>) {
     for part in inner.fallback.take_spare(inner.now()) {
-        let Some(lease) = part.lease_name() else { continue };
+        let Some((dimension, lease)) = left(&part) else { continue };
         let failed = inner.extensions.of::<FailedReleases>();
-        failed.add([(part.entry.dimension.clone(), lease.clone())]);
+        failed.add([(dimension, lease.clone())]);
         spawn_give_back(inner, Parts::from_buf([part]), Use::Used, move |is_back| {
             if is_back {
                 failed.is_back(&lease);

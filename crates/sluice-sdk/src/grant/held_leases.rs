@@ -187,11 +187,19 @@ impl HeldLeases {
     /// Extends the leases to one lease time from now, and never shortens them.
     pub(super) async fn renew(&self) -> Result<(), RenewError> {
         let parts = self.renewable();
-        if !parts.iter().any(|part| part.lease_ends().is_some()) {
-            return Ok(());
+        if parts.iter().any(|part| part.lease_ends().is_some()) {
+            self.send(&parts).await?;
         }
+        match self.state.lock().gone.last().cloned() {
+            Some(key) => Err(RenewError::LeaseGone { key }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends the renewals of `parts`.
+    async fn send(&self, parts: &[Part]) -> Result<(), RenewError> {
         let ends = self.inner.patient.time().await?.after(self.length).ceil_to_second();
-        let Renewed { gone, failure } = send(&self.inner, &parts, ends).await;
+        let Renewed { gone, failure } = send(&self.inner, parts, ends).await;
         self.found_gone(&gone);
         if let Some(error) = failure {
             return Err(error.into());
@@ -200,10 +208,7 @@ impl HeldLeases {
         let _ = self.ends.fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| {
             (before != NONE).then(|| before.max(ends.micros()))
         });
-        match self.state.lock().gone.last().cloned() {
-            Some(key) => Err(RenewError::LeaseGone { key }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Records leases that a renewal found gone, each once. A lease that was released while its renewal was
@@ -223,6 +228,7 @@ impl HeldLeases {
         for part in lost {
             if let Hold::LocalSlots(slots) = &part.hold {
                 // A release of another call that had the lease before may have arrived late.
+                self.ends.store(NONE, Ordering::Release);
                 self.inner.fallback.begin_unleased(&part.entry.dimension, part.cost);
                 if !slots.lost_lease() {
                     self.inner.fallback.end_unleased(&self.inner, &part.entry.dimension, part.cost);
@@ -281,8 +287,7 @@ impl HeldLeases {
         if state.are_back {
             return Vec::new();
         }
-        let name = |part: &Part| Some((part.entry.dimension.clone(), part.lease_name()?));
-        state.parts.iter().filter_map(name).collect()
+        state.parts.iter().filter_map(left).collect()
     }
 
     /// Gives the leases back although their holder has not released them: the client is closed.
@@ -306,6 +311,11 @@ impl std::fmt::Debug for HeldLeases {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HeldLeases").field("ends", &self.ends()).finish_non_exhaustive()
     }
+}
+
+/// What is left of `part` if it is not given back: its bucket, and the name of its lease.
+pub(crate) fn left(part: &Part) -> Option<(Dimension, String)> {
+    Some((part.entry.dimension.clone(), part.lease_name()?))
 }
 
 /// The result of a renewal: the names of the leases that were gone, and why others could not be renewed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -51,6 +52,8 @@ pub(crate) struct Keeper {
     kept: Mutex<Kept>,
     /// A renewal that failed was logged.
     logged: OnceAnOutage,
+    /// A call has begun without a lease while DynamoDB came back.
+    wake: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +82,9 @@ impl Drop for RenewalTask {
 impl Keeper {
     /// Renews these leases from now on, by the task of the runtime that they were granted on.
     pub(crate) fn add(self: Arc<Self>, inner: &Arc<Inner>, leases: &Arc<HeldLeases>) {
+        if leases.has_unsecured() && !inner.store.is_out() {
+            self.wake.notify_one();
+        }
         let mut kept = self.kept.lock();
         if kept.held.len() == kept.held.capacity() {
             kept.held.retain(|held| held.strong_count() > 0);
@@ -117,12 +123,13 @@ impl Keeper {
     }
 
     /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
-    fn held_or_end(&self, runtime: Id, is_left: bool) -> Option<Vec<Arc<HeldLeases>>> {
+    fn held_or_end(&self, runtime: Id, is_left: impl FnOnce() -> bool) -> Option<Vec<Arc<HeldLeases>>> {
         let mut kept = self.kept.lock();
         kept.held.retain(|held| held.strong_count() > 0);
         let is_here = |leases: &Arc<HeldLeases>| leases.runtime() == Some(runtime);
         let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
-        if here.is_empty() && !is_left {
+        // In this order: slots are kept before their grant is dropped.
+        if here.is_empty() && !is_left() {
             kept.running.retain(|id| *id != runtime);
             return None;
         }
@@ -133,62 +140,77 @@ impl Keeper {
 /// Renews the leases of the client's grants of one runtime, until none is held, and nothing of an outage is
 /// left.
 async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) {
-    let (mut returns, mut securing, mut pause) = (None, None::<JoinHandle<()>>, every);
+    let mut returns = None;
+    let (mut renewing, mut securing, mut pause) =
+        (None::<JoinHandle<()>>, None::<(u32, JoinHandle<()>)>, every);
     loop {
-        if look(&client, pause, &mut returns).await.is_none() {
+        if look(&client, &task.keeper.wake, pause, &mut returns).await.is_none() {
             return;
         }
         let Some(inner) = client.upgrade() else { return };
-        let is_securing = securing.as_ref().is_some_and(|task| !task.is_finished());
-        let is_left = is_securing || inner.fallback.has_spare();
-        let Some(held) = task.keeper.held_or_end(task.runtime, is_left) else {
+        let is_securing = securing.as_ref().is_some_and(|(_, task)| !task.is_finished());
+        let Some(held) = task.keeper.held_or_end(task.runtime, || is_securing || inner.fallback.has_spare())
+        else {
             task.has_ended = true;
             return;
         };
+        // Side by side: neither waits for the other.
         let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
-        let mut due: Vec<_> = held.iter().filter(|leases| leases.is_due(now, steady)).cloned().collect();
-        // A table that does not say the time would not accept a renewal either: the next look is soon.
-        let is_unsecured = is_left || held.iter().any(|leases| leases.has_unsecured());
-        let is_answered = !inner.store.is_out();
-        // Nobody says when DynamoDB answers again of which single requests failed.
-        pause = if is_unsecured && is_answered { every.min(AFTER_FAILURES) } else { every };
-        if is_unsecured && is_answered && !is_securing {
-            // Beside the renewals: neither waits for the other.
-            let here = boxed(secure::secure(Arc::clone(&inner), held.clone()));
-            securing = Some(inner.background.spawn(&Handle::current(), here));
+        let due: Vec<_> = held.iter().filter(|leases| leases.is_due(now, steady)).cloned().collect();
+        if !due.is_empty() && renewing.as_ref().is_none_or(JoinHandle::is_finished) {
+            renewing =
+                Some(tokio::spawn(boxed(renew_due(Arc::clone(&inner), Arc::clone(&task.keeper), due))));
         }
-        if due.is_empty() || inner.patient.time().await.is_err() {
-            continue;
-        }
-        while !due.is_empty() {
-            let rest = due.split_off(due.len().min(AT_ONCE));
-            let renewals = due.into_iter().map(|leases| {
-                let (inner, keeper) = (Arc::clone(&inner), Arc::clone(&task.keeper));
-                async move {
-                    match leases.renew().await {
-                        Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %leases.dimensions()),
-                        // Logged when it was found; the other leases of the grant live on.
-                        Err(RenewError::LeaseGone { .. }) => {}
-                        Err(error) => keeper.failed(&inner, &leases, &error),
-                    }
-                }
-            });
-            if in_parallel(renewals.collect()).await.is_err() {
-                return;
+        let is_left = inner.fallback.has_spare() || held.iter().any(|leases| leases.has_unsecured());
+        pause = every;
+        if is_left && !inner.store.is_out() {
+            // Nobody says when DynamoDB answers again of which single requests failed.
+            pause = every.min(AFTER_FAILURES);
+            let now = inner.store.returns();
+            // One that began before the last return knows nothing of calls that began since.
+            if !is_securing || securing.as_ref().is_some_and(|(since, _)| *since != now) {
+                let secure = boxed(secure::secure(Arc::clone(&inner), held));
+                securing = Some((now, inner.background.spawn(&Handle::current(), secure)));
             }
-            due = rest;
         }
     }
 }
 
-/// Waits for the next look: when it is due, or when DynamoDB comes back. Then another process may take over
-/// leases that have ended meanwhile, unless they are renewed first. `returns` is how often it had come back by
-/// the last look. `None` if the client is gone.
-async fn look(client: &Weak<Inner>, every: Duration, returns: &mut Option<u32>) -> Option<()> {
+/// Renews leases, some of them side by side.
+async fn renew_due(inner: Arc<Inner>, keeper: Arc<Keeper>, mut due: Vec<Arc<HeldLeases>>) {
+    // A table that does not say the time would not accept a renewal either: the next look is soon.
+    if inner.patient.time().await.is_err() {
+        return;
+    }
+    while !due.is_empty() {
+        let rest = due.split_off(due.len().min(AT_ONCE));
+        let renewals = due.into_iter().map(|leases| {
+            let (inner, keeper) = (Arc::clone(&inner), Arc::clone(&keeper));
+            async move {
+                match leases.renew().await {
+                    Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %leases.dimensions()),
+                    // Logged when it was found; the other leases of the grant live on.
+                    Err(RenewError::LeaseGone { .. }) => {}
+                    Err(error) => keeper.failed(&inner, &leases, &error),
+                }
+            }
+        });
+        if in_parallel(renewals.collect()).await.is_err() {
+            return;
+        }
+        due = rest;
+    }
+}
+
+/// Waits for the next look: when it is due, when a call has begun without a lease, or when DynamoDB comes
+/// back. Then another process may take over leases that have ended meanwhile, unless they are renewed first.
+/// `returns` is how often it had come back by the last look. `None` if the client is gone.
+async fn look(client: &Weak<Inner>, wake: &Notify, pause: Duration, returns: &mut Option<u32>) -> Option<()> {
     // Without the client, which may be dropped meanwhile.
     let store = client.upgrade()?.store.clone();
     tokio::select! {
-        () = sleep(every) => {}
+        () = sleep(pause) => {}
+        () = wake.notified() => {}
         () = store.returned(returns.unwrap_or_else(|| store.returns())) => {}
     }
     *returns = Some(store.returns());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sluice_core::Timestamp;
 use tokio::time::sleep;
 
-use crate::grant::held_leases::{AT_ONCE, HeldLeases, Renewed, send};
+use crate::grant::held_leases::{AT_ONCE, FailedReleases, HeldLeases, Renewed, left, send};
 use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
 use crate::lane::one_bucket::take_running;
@@ -24,14 +24,18 @@ use crate::lane::setback::Taken;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Gives back what the process kept, and makes sure that calls of `held` have leases: until all have, or the
-/// hold is over. Then the next look for renewals tries again. What cannot be given back is kept again, or goes
-/// on by itself.
+/// hold is over. Then the next look for renewals tries again. What cannot be given back is kept again if
+/// DynamoDB is out, or goes on by itself, or its lease ends.
 pub(super) async fn secure(inner: Arc<Inner>, held: Vec<Arc<HeldLeases>>) {
     let inner = &inner;
     let spare = inner.fallback.take_spare(inner.now());
     let give_back = async {
+        let names: Vec<_> = spare.iter().filter_map(left).collect();
         if let Err(error) = release(inner, spare).await {
             tracing::debug!(event = "release.failed", %error);
+            if inner.background.is_closing() {
+                inner.extensions.of::<FailedReleases>().add(names);
+            }
         }
     };
     let secure = async {

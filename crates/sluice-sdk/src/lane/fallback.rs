@@ -265,11 +265,16 @@ impl Fallback {
     pub(crate) fn keep(&self, inner: &Inner, part: &Part) -> bool {
         let is_slots = matches!(part.hold, Hold::Slots(_) | Hold::Inline(_));
         let may_grant = inner.config.on_unavailable.is_share() && !inner.config.mode.is_shadow();
-        if !is_slots || !may_grant || !inner.store.is_out() || inner.background.is_closing() {
+        if !is_slots || !may_grant || !inner.store.is_out() {
+            return false;
+        }
+        let mut slots = self.slots.lock();
+        // Under the lock: the end of the client takes what is kept after it has begun.
+        if inner.background.is_closing() {
             return false;
         }
         let kept = Part { may_be_gone: true, ..part.clone() };
-        self.slots.lock().entry(part.entry.dimension.clone()).or_default().keep(part.cost, kept);
+        slots.entry(part.entry.dimension.clone()).or_default().keep(part.cost, kept);
         true
     }
 

@@ -420,7 +420,10 @@ impl InlineBatch<'_> {
     /// Answers a caller, or keeps it in the queue.
     fn refuse(&mut self, waiter: InlineWaiter, why: &Setback) {
         let stays = why.is_waited_out(waiter.ask.patience(self.inner));
-        if let (InlineAsk::Take { .. }, Setback::Refused(retry)) = (&waiter.ask, why) {
+        // For one that runs already, nobody heals at once: its process may be the first to find the return.
+        if let (InlineAsk::Take { terms, .. }, Setback::Refused(retry)) = (&waiter.ask, why)
+            && !terms.is_running
+        {
             match stays {
                 true => self.inner.waits(self.entry, retry),
                 false => self.inner.refused(self.entry, retry),

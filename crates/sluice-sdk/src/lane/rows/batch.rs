@@ -289,6 +289,8 @@ impl RowBatch<'_> {
                 continue;
             };
             match waiter.ask.terms.queue_patience(self.inner.config.on_unavailable).waits_for(retry) {
+                // Nobody heals at once: its process may be the first to find the end of an outage.
+                _ if waiter.ask.terms.is_running => {}
                 true => self.inner.waits(entry, retry),
                 false => self.inner.refused(entry, retry),
             }
