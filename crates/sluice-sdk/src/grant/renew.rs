@@ -52,7 +52,7 @@ pub(crate) struct Keeper {
     kept: Mutex<Kept>,
     /// A renewal that failed was logged.
     logged: OnceAnOutage,
-    /// A call has begun without a lease while DynamoDB came back.
+    /// Wakes the task: a call has begun without a lease while DynamoDB came back.
     wake: Notify,
 }
 
@@ -166,11 +166,11 @@ async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) 
         if is_left && !inner.store.is_out() {
             // Nobody says when DynamoDB answers again of which single requests failed.
             pause = every.min(AFTER_FAILURES);
-            let now = inner.store.returns();
+            let returned = inner.store.returns();
             // One that began before the last return knows nothing of calls that began since.
-            if !is_securing || securing.as_ref().is_some_and(|(since, _)| *since != now) {
+            if !is_securing || securing.as_ref().is_some_and(|(since, _)| *since != returned) {
                 let secure = boxed(secure::secure(Arc::clone(&inner), held));
-                securing = Some((now, inner.background.spawn(&Handle::current(), secure)));
+                securing = Some((returned, inner.background.spawn(&Handle::current(), secure)));
             }
         }
     }
