@@ -17,9 +17,9 @@ use crate::world::{TABLE, World, sdk_config};
 
 mod charge;
 mod hold;
+mod leases_after;
 mod minute;
-mod registered;
-mod slot_budgets;
+mod own_slots;
 mod slots;
 
 const RPM: &str = "openai#rpm";

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 use crate::world::{LEASE_TTL, World, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
-/// Until a process has found DynamoDB again, and has registered what it granted.
-const REGISTERED: Duration = Duration::from_secs(2);
+/// Until a process has found DynamoDB again, and has taken what it granted.
+const LEASED: Duration = Duration::from_secs(2);
 
 const KINDS: [Leases; 3] = [Leases::Concurrent, Leases::Inline, Leases::All];
 
@@ -47,7 +47,7 @@ async fn what_a_process_granted_is_held_in_the_table_until_its_calls_end() {
     for leases in KINDS {
         let (world, _client, mut held) = granted(leases).await;
         is_out(&world, false);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (2, "2".into()), "{leases:?}");
         // Its leases are renewed.
         sleep(Duration::from_secs(180)).await;
@@ -56,10 +56,10 @@ async fn what_a_process_granted_is_held_in_the_table_until_its_calls_end() {
         let now = world.dynamo.clock().now();
         assert!(rows.iter().all(|row| row.lease.as_ref().unwrap().ends() > now), "{leases:?}: {rows:?}");
         held.pop().unwrap().release().await.unwrap();
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (1, "3".into()), "{leases:?}");
         drop(held);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (0, "4".into()), "{leases:?}");
     }
 }
@@ -75,7 +75,7 @@ async fn it_has_a_lease_once_the_table_has_slots_free() {
         for _ in 0..4 {
             all.push(take(&other, SLOTS).await);
         }
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (4, "0".into()), "{leases:?}: never more than there are");
         for grant in all {
             grant.release().await.unwrap();
@@ -83,13 +83,13 @@ async fn it_has_a_lease_once_the_table_has_slots_free() {
         sleep(LEASE_TTL).await;
         assert_eq!(state(&world).await, (2, "2".into()), "{leases:?}");
         drop(held);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (0, "4".into()), "{leases:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
+async fn it_is_taken_once_if_the_reply_is_lost_and_again_if_it_failed() {
     for leases in KINDS {
         for fault in [Fault::LoseReply, Fault::LoseRequest, Fault::throttled()] {
             let (world, _client, held) = granted(leases).await;
@@ -99,7 +99,7 @@ async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
             };
             (0..6).for_each(|_| world.dynamo.faults().next(operation, fault.clone()));
             is_out(&world, false);
-            sleep(8 * REGISTERED).await;
+            sleep(8 * LEASED).await;
             let others = world.client();
             take(&others, SLOTS).await.release().await.unwrap();
             // A lease that was written, and whose caller had no answer, ends.
@@ -107,7 +107,7 @@ async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
             others.ops().sweep(SweepOptions::default()).await.unwrap();
             assert_eq!(state(&world).await, (2, "2".into()), "{leases:?}, {fault:?}");
             drop(held);
-            sleep(REGISTERED).await;
+            sleep(LEASED).await;
             assert_eq!(state(&world).await, (0, "4".into()), "{leases:?}, {fault:?}");
         }
     }
@@ -115,14 +115,14 @@ async fn it_is_registered_once_if_the_reply_is_lost_and_again_if_it_failed() {
 
 /// At whatever moment of the return.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_ends_while_it_is_registered_leaves_no_lease() {
+async fn a_call_that_ends_while_it_gets_a_lease_leaves_none() {
     for leases in KINDS {
         for moment in (0..1_000).step_by(40) {
             let (world, _client, held) = granted(leases).await;
             world.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(50))));
             sleep(Duration::from_millis(moment)).await;
             drop(held);
-            sleep(REGISTERED).await;
+            sleep(LEASED).await;
             assert_eq!(state(&world).await, (0, "4".into()), "{leases:?}, after {moment} ms");
         }
     }
@@ -133,7 +133,7 @@ async fn a_client_that_is_closed_or_dropped_gives_them_back() {
     for leases in KINDS {
         let (world, client, held) = granted(leases).await;
         is_out(&world, false);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         let closed = client.close(Duration::from_secs(4)).await;
         assert_eq!((closed.left.len(), state(&world).await), (0, (0, "4".into())), "{leases:?}");
         drop(held);
@@ -142,17 +142,17 @@ async fn a_client_that_is_closed_or_dropped_gives_them_back() {
 
         let (world, client, held) = granted(leases).await;
         is_out(&world, false);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         drop(client);
         assert_eq!(state(&world).await, (2, "2".into()), "{leases:?}");
         drop(held);
-        sleep(REGISTERED).await;
+        sleep(LEASED).await;
         assert_eq!(state(&world).await, (0, "4".into()), "{leases:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_slot_at_the_return_stays_in_the_queue_until_all_are_registered() {
+async fn who_waits_for_a_slot_at_the_return_stays_in_the_queue_until_all_have_leases() {
     for leases in KINDS {
         let (world, client, held) = granted(leases).await;
         is_out(&world, false);
