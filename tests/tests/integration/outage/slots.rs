@@ -276,7 +276,7 @@ async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
 
 #[tokio::test(start_paused = true)]
 async fn even_processes_go_on_with_their_slots_and_the_vendor_refuses_nothing() {
-    let cases = [("share", Kind::Rows), ("share:0.1", Kind::Inline)];
+    let cases = [("share:0.1", Kind::Inline), ("share", Kind::Rows)];
     for (policy, kind) in all_or_first(&cases) {
         let run = the_vendor_refuses_nothing(Case { policy, kind: *kind, ..CASE }).await;
         assert!(run.used()[0] >= 75, "{policy}, {kind:?}");
