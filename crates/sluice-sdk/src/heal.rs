@@ -160,8 +160,18 @@ impl HealTask {
         }
     }
 
+    /// How long this process leaves it alone after a try, unless the try finds another time.
+    fn every(&self) -> Duration {
+        match self {
+            Self::Bucket(..) => NOTE_EVERY,
+            Self::Table(_) => HEAL_EVERY,
+        }
+    }
+
     /// Does what is due. Returns false if this process lacks the right.
     async fn try_once(&self, inner: &Arc<Inner>) -> bool {
+        // Here and not in the tries: one that forgot it would be due again at once.
+        self.wanted().tried(inner.now(), self.every());
         match self {
             Self::Bucket(entry, wanted) => heal_bucket(inner, entry, wanted).await,
             Self::Table(_) => scan_table(inner).await,
@@ -196,9 +206,13 @@ impl RunningTask {
                         self.is_left = true;
                         return;
                     }
-                    Next::Try if self.task.try_once(&inner).await => continue,
-                    Next::Try => return,
                     Next::Wait(pause) => pause,
+                    Next::Try => match hold::left(&inner.store, inner.config.on_unavailable) {
+                        // Those who hold leases that have ended may not know yet that DynamoDB answers.
+                        Some(left) => left,
+                        None if self.task.try_once(&inner).await => continue,
+                        None => return,
+                    },
                 }
             };
             let _ = timeout(pause, self.task.wanted().woken.notified()).await;
@@ -223,7 +237,6 @@ impl Denied {
 /// Notes the process, gives back the bucket's inline leases that have ended, and has the table scanned if
 /// lease rows may hold slots of the bucket. Returns false if this process lacks the right.
 async fn heal_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> bool {
-    wanted.tried(inner.now(), NOTE_EVERY);
     let (noted, healed) = tokio::join!(note::write(inner, entry, wanted), look(inner, entry, wanted));
     if let Err(error) = healed {
         tracing::debug!(event = "heal.failed", dimension = %entry.dimension, %error);
@@ -242,10 +255,6 @@ async fn heal_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) ->
 }
 
 async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result<(), AcquireError> {
-    if hold::holds(&inner.store, inner.config.on_unavailable) {
-        // Those who hold leases that have ended may not know yet that DynamoDB answers.
-        return Ok(());
-    }
     // Usually the reply that refused the caller has already shown the row.
     let bucket = known_since(inner, entry, YOUNG).await?.bucket;
     let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
@@ -267,9 +276,6 @@ fn may_have_rows(bucket: &Bucket) -> bool {
 
 /// Scans the table, or a part, unless another process does. False if this process lacks the right.
 async fn scan_table(inner: &Arc<Inner>) -> bool {
-    if hold::holds(&inner.store, inner.config.on_unavailable) {
-        return true;
-    }
     let mut turn = match ScanTurn::take(inner).await {
         Ok(Some(turn)) => turn,
         Ok(None) => return true,

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
+mod after_an_outage;
 mod budget;
 mod crowd;
 mod denied;

@@ -1,7 +1,10 @@
 //! One seed, from its first request to its verdict.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::Write;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -19,6 +22,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
+use crate::{STEPS, replay};
 use crate::{cost, disturbances, foreign, frail, lone, mortal, products, service, slotted, sweeps};
 
 /// Everything is over by then: calls, waits, late requests.
@@ -38,8 +42,32 @@ pub(crate) struct Ran {
     pub(crate) history: Vec<Event>,
 }
 
+/// A step takes a millisecond. A run in which they take so long each, by the machine's clock, has a task that
+/// never waits: virtual time stands still then, and no check of the run gets its turn.
+const LONGEST_STEP: Duration = Duration::from_millis(300);
+
+/// Ends the program if the run does not end. Nothing else ends a task that never waits.
+fn watch(scenario: &Scenario) -> Sender<Infallible> {
+    let (seed, steps) = (scenario.seed, scenario.steps);
+    let longest = LONGEST_STEP.saturating_mul(u32::try_from(steps.max(STEPS)).unwrap_or(u32::MAX));
+    let (running, ended) = channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
+            // `eprintln!` would be kept for the end of the test.
+            let _ = writeln!(
+                std::io::stderr(),
+                "seed {seed} does not end: after {longest:?} some task still runs, and never waits\nreplay: {}",
+                replay(seed, steps)
+            );
+            std::process::exit(1);
+        }
+    });
+    running
+}
+
 /// Runs `scenario`. Everything in it follows from its seed.
 pub(crate) fn run(scenario: Scenario) -> Ran {
+    let _running = watch(&scenario);
     fastrand::seed(scenario.seed);
     let runtime = virtual_time();
     let abruptly = scenario.ends_abruptly;

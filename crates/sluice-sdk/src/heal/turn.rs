@@ -58,7 +58,6 @@ impl ScanTurn {
     /// Marks the table, unless another process has marked it recently. The row is read first, which costs
     /// less than a mark that fails: all but one find another's mark. A mark that is sent again finds itself.
     pub(super) async fn take(inner: &Inner) -> Result<Option<Self>, StoreError> {
-        healing(inner).table.tried(inner.now(), HEAL_EVERY);
         let row = inner.store.read(HEAL_KEY).await?.unwrap_or_default();
         let (now, began) = (inner.time().await?, Instant::now());
         if read(&row).may_be_made_at(now) > now {

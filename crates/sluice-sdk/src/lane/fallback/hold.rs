@@ -23,7 +23,7 @@ const HOLD: Duration = Duration::from_millis(750);
 const CHARGED_AHEAD: Duration = Duration::from_millis(600);
 
 /// How long the hold still lasts, if DynamoDB has just come back and the policy is a share.
-fn left(store: &Store, policy: OnUnavailable) -> Option<Duration> {
+pub(crate) fn left(store: &Store, policy: OnUnavailable) -> Option<Duration> {
     if !policy.is_share() {
         return None;
     }
