@@ -24,6 +24,7 @@ pub(crate) mod inline;
 pub(crate) mod inner;
 pub(crate) mod last_start;
 mod lending;
+pub(crate) mod local_slots;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
 pub(crate) mod once_an_outage;

@@ -1,5 +1,6 @@
 //! Acquire: takes what a call needs, or says when to come back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,7 +121,7 @@ impl Client {
         {
             return Err(RequestError::OtherTicket(other.clone()).into());
         }
-        match AnswerBy::new(&self.inner).wait(self.redeem(ticket)).await {
+        match AnswerBy::new(&self.inner).wait(pin!(self.redeem(ticket))).await {
             Ok(Ok(Redeemed::Granted(grant))) => Ok(Some(Outcome::Granted(grant))),
             Ok(Ok(Redeemed::RetryIn(retry))) => Ok(Some(Outcome::RetryIn(retry))),
             Ok(Ok(_)) => Ok(None),

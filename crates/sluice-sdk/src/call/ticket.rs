@@ -4,6 +4,7 @@
 //! redeemed. If tokens of a slack bucket were taken ahead of the start, they would overflow soon, and the
 //! ticket would lapse with them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ pub(crate) async fn book(
             granted => granted,
         });
     }
-    match AnswerBy::new(inner).wait(in_rounds(inner, &asks, terms)).await {
+    match AnswerBy::new(inner).wait(pin!(in_rounds(inner, &asks, terms))).await {
         Ok(answer) => answer,
         Err(error) => {
             let taken = attempt::book_not_in_time(inner, &asks, terms, error)?;

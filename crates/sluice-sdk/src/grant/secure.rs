@@ -14,9 +14,10 @@ use tokio::time::sleep;
 use crate::grant::held_leases::{AT_ONCE, FailedReleases, HeldLeases, Renewed, left, send};
 use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
+use crate::lane::local_slots::LocalSlots;
 use crate::lane::one_bucket::take_running;
 use crate::lane::parallel::in_parallel;
-use crate::lane::part::{Hold, LocalSlots, Part, Parts};
+use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::release::{Use, release, spawn_give_back};
 use crate::lane::setback::Taken;
 
@@ -76,7 +77,12 @@ async fn secure_one(inner: &Arc<Inner>, leases: &HeldLeases) {
 }
 
 /// Renews the lease that another call had. Returns when it ends; `None` if it is gone, or nobody knows.
-async fn renew(inner: &Inner, leased: &Part, slots: &LocalSlots, length: Duration) -> Option<Timestamp> {
+async fn renew(
+    inner: &Inner,
+    leased: &Part,
+    slots: &LocalSlots<Part>,
+    length: Duration,
+) -> Option<Timestamp> {
     let dimension = &leased.entry.dimension;
     let ends = inner.patient.time().await.ok()?.after(length).ceil_to_second();
     let Renewed { gone, failure } = send(inner, std::slice::from_ref(leased), ends).await;
@@ -98,13 +104,13 @@ async fn renew(inner: &Inner, leased: &Part, slots: &LocalSlots, length: Duratio
 }
 
 /// Returns when the lease ends, if the call has one.
-async fn take(inner: &Arc<Inner>, part: &Part, slots: &LocalSlots) -> Option<Timestamp> {
+async fn take(inner: &Arc<Inner>, part: &Part, slots: &LocalSlots<Part>) -> Option<Timestamp> {
     let (entry, dimension) = (&part.entry, &part.entry.dimension);
     match take_running(inner, entry, part.cost).await {
         Ok(Taken::Granted(unclaimed)) => {
             let leased = unclaimed.into_parts().pop()?;
-            let ends = leased.lease_ends();
-            match slots.lease(leased) {
+            let (ends, lease) = (leased.lease_ends(), leased.lease_name());
+            match slots.lease(leased, lease) {
                 Ok(()) => inner.fallback.end_unleased(inner, dimension, part.cost),
                 Err(leased) => {
                     // The call has ended meanwhile.

@@ -1,6 +1,6 @@
 //! The longest time to an answer, for callers that do not wait: one timer around all that an attempt does.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::Duration;
 
 use sluice_table::{CREDENTIALS_TIMEOUT, Heard, HeardSince, StoreError};
@@ -29,16 +29,19 @@ impl<'a> AnswerBy<'a> {
 
     /// Waits for `work`, until the time for the answer has passed. What `work` has sent goes on: its grant
     /// goes to the next in the queue, or back. A caller gets more time once: for credentials that are
-    /// fetched, or if its process stood still.
+    /// fetched, or if its process stood still. `work` is pinned by its caller: a future that is handed on by
+    /// value is copied, and kept twice.
     ///
     /// # Errors
     /// If DynamoDB has answered anything since the caller came, `Contended`; otherwise `Unavailable`.
-    pub(crate) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, StoreError> {
-        let mut work = pin!(work);
+    pub(crate) async fn wait<T>(
+        &mut self,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Result<T, StoreError> {
         loop {
             // Polls the work first, and once: an answer that needs no request sets no timer, and a leader
             // that yields to other callers is not polled again at once.
-            if let Ok(answer) = timeout_at(self.until, &mut work).await {
+            if let Ok(answer) = timeout_at(self.until, work.as_mut()).await {
                 return Ok(answer);
             }
             let (now, since) = (Instant::now(), self.inner.store.heard_since(self.heard));

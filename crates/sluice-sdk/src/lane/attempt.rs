@@ -1,6 +1,6 @@
 //! One attempt at what a caller asks for: each part in its bucket's lane, or all in one for a transaction.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use sluice_core::Cost;
@@ -37,7 +37,7 @@ pub(crate) fn submit_one(
         if inner.config.mode.is_shadow() {
             return Ok(Taken::Granted(Box::pin(shadow::take(inner, &[ask(&entry, cost)], terms)).await));
         }
-        let answer = in_time(inner, terms, take_one(inner, entry, cost, terms)).await;
+        let answer = in_time(inner, terms, pin!(take_one(inner, entry, cost, terms))).await;
         finish(inner, || vec![ask(&asked, cost)], terms, answer)
     })
 }
@@ -52,7 +52,7 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
         if inner.config.mode.is_shadow() {
             return Ok(Taken::Granted(Box::pin(shadow::take(inner, asks, terms)).await));
         }
-        let taking = async {
+        let taking = pin!(async {
             let answer = take_asked(inner, asks, terms).await;
             match &answer {
                 Err(error) if slot_lines::is_share_gone(inner, error).await => {
@@ -60,7 +60,7 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
                 }
                 _ => answer,
             }
-        };
+        });
         let answer = in_time(inner, terms, taking).await;
         finish(inner, || asks.to_vec(), terms, answer)
     })

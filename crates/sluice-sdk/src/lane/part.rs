@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use sluice_core::{
     Amount, Bucket, COMMON, Cost, Lease, LeaseId, LimitType, RateReceipt, ShareName, Timestamp,
 };
@@ -12,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::api::request::{Ask, Payer};
 use crate::lane::entry::Entry;
+use crate::lane::local_slots::LocalSlots;
 
 /// The parts of a grant: one part, most often.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
@@ -48,134 +47,12 @@ pub(crate) enum Hold {
     /// Tokens that are counted in this process.
     Local,
     /// Slots that this process let a call have by itself.
-    LocalSlots(Arc<LocalSlots>),
+    LocalSlots(Arc<LocalSlots<Part>>),
     /// Nothing: the bucket would have refused, or could not be asked, and shadow mode let the call through.
     LetThrough {
         /// Whether it would have refused because of a cool-down.
         in_cool_down: bool,
     },
-}
-
-/// Slots that the process let a call have by itself while DynamoDB was out. After the outage, each running
-/// call is made sure to have a lease in the table ([`grant::secure`](crate::grant)).
-#[derive(Debug, Default)]
-pub(crate) struct LocalSlots {
-    state: Mutex<OfLocalSlots>,
-    /// The table has refused them a lease.
-    was_refused: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-enum OfLocalSlots {
-    /// The table knows nothing of the call.
-    #[default]
-    Unleased,
-    /// Another call had this of the table before. Its lease may have ended meanwhile, or be gone.
-    HandedOn(Box<Part>),
-    /// The call has this of the table.
-    Leased(Box<Part>),
-    /// The call is over. It had this lease.
-    Ended(Option<String>),
-}
-
-/// How slots that a process granted by itself end.
-pub(crate) enum EndOfLocalSlots {
-    /// The table knows nothing of them.
-    Unleased,
-    /// They have a lease.
-    Leased(Box<Part>),
-    EndedBefore,
-}
-
-impl LocalSlots {
-    /// The call is over, or its client is closed.
-    pub(crate) fn end(&self) -> EndOfLocalSlots {
-        let mut of = self.state.lock();
-        let lease = of.part().and_then(Part::lease_name);
-        match std::mem::replace(&mut *of, OfLocalSlots::Ended(lease)) {
-            OfLocalSlots::Unleased => EndOfLocalSlots::Unleased,
-            OfLocalSlots::HandedOn(part) | OfLocalSlots::Leased(part) => EndOfLocalSlots::Leased(part),
-            ended @ OfLocalSlots::Ended(_) => {
-                *of = ended;
-                EndOfLocalSlots::EndedBefore
-            }
-        }
-    }
-
-    /// Gives the call what was taken from the table for it, or returns that: the call is over.
-    pub(crate) fn lease(&self, part: Part) -> Result<(), Part> {
-        let mut of = self.state.lock();
-        match *of {
-            OfLocalSlots::Unleased => {
-                *of = OfLocalSlots::Leased(Box::new(part));
-                Ok(())
-            }
-            _ => Err(part),
-        }
-    }
-
-    /// What another call had before, if nobody knows whether its lease is there.
-    pub(crate) fn handed_on(&self) -> Option<Part> {
-        match &*self.state.lock() {
-            OfLocalSlots::HandedOn(part) => Some(Part::clone(part)),
-            _ => None,
-        }
-    }
-
-    /// The lease that another call had was renewed.
-    pub(crate) fn found_lease(&self) {
-        let mut of = self.state.lock();
-        if let OfLocalSlots::HandedOn(part) = &*of {
-            *of = OfLocalSlots::Leased(part.clone());
-        }
-    }
-
-    /// The lease is gone. Returns false if the call is over.
-    pub(crate) fn lost_lease(&self) -> bool {
-        let mut of = self.state.lock();
-        let had = of.part().is_some();
-        if had {
-            *of = OfLocalSlots::Unleased;
-        }
-        had
-    }
-
-    /// Notes that the table refuses them a lease. Returns whether it is the first time.
-    pub(crate) fn is_first_refusal(&self) -> bool {
-        !self.was_refused.swap(true, Ordering::Relaxed)
-    }
-
-    fn is_unleased(&self) -> bool {
-        matches!(*self.state.lock(), OfLocalSlots::Unleased)
-    }
-
-    fn is_unsecured(&self) -> bool {
-        matches!(*self.state.lock(), OfLocalSlots::Unleased | OfLocalSlots::HandedOn(_))
-    }
-
-    /// What the call has of the table.
-    fn leased(&self) -> Option<Part> {
-        match &*self.state.lock() {
-            OfLocalSlots::Leased(part) => Some(Part::clone(part)),
-            _ => None,
-        }
-    }
-
-    fn lease_name(&self) -> Option<String> {
-        match &*self.state.lock() {
-            OfLocalSlots::Ended(lease) => lease.clone(),
-            of => of.part().and_then(Part::lease_name),
-        }
-    }
-}
-
-impl OfLocalSlots {
-    fn part(&self) -> Option<&Part> {
-        match self {
-            Self::HandedOn(part) | Self::Leased(part) => Some(part),
-            Self::Unleased | Self::Ended(_) => None,
-        }
-    }
 }
 
 /// Slots with a lease row.
@@ -292,7 +169,7 @@ impl Part {
             entry,
             cost,
             start_at: now,
-            hold: Hold::LocalSlots(Arc::default()),
+            hold: Hold::LocalSlots(Arc::new(LocalSlots::unleased())),
             used: None,
             may_be_gone: false,
             borrower: None,
@@ -301,9 +178,8 @@ impl Part {
 
     /// Slots of the table that a call has given back, for another call.
     pub(crate) fn handed_on(part: Self, now: Timestamp) -> Self {
-        let (entry, cost) = (Arc::clone(&part.entry), part.cost);
-        let slots =
-            LocalSlots { state: Mutex::new(OfLocalSlots::HandedOn(Box::new(part))), ..LocalSlots::default() };
+        let (entry, cost, lease) = (Arc::clone(&part.entry), part.cost, part.lease_name());
+        let slots = LocalSlots::of_another(part, lease);
         Self { hold: Hold::LocalSlots(Arc::new(slots)), ..Self::local_slots(entry, cost, now) }
     }
 

@@ -32,11 +32,16 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if let [want] = wants {
         return take_part(inner, want, terms).await;
     }
-    if let Some(until) =
-        terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1)
-    {
-        return take_slots(inner, wants, terms, until).await;
+    let waits = terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1);
+    // Boxed: every attempt moves this future in memory, and most ask for one bucket.
+    match waits {
+        Some(until) => Box::pin(take_slots(inner, wants, terms, until)).await,
+        None => Box::pin(take_all(inner, wants, terms)).await,
     }
+}
+
+/// Takes all parts in parallel.
+async fn take_all(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     // All parts join their queues before any of them is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
     let (mut held, mut refusals, mut failure) = (None::<UnclaimedGrant>, Vec::new(), None);

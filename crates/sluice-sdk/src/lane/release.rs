@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep};
 use crate::api::error_kind::ErrorKind;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::local_slots::{End, LocalSlots};
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
-use crate::lane::part::{EndOfLocalSlots, Hold, LocalSlots, Part, Parts, Slots};
+use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::parse;
@@ -151,17 +152,17 @@ fn keep(inner: &Arc<Inner>, part: &Part) -> bool {
 async fn release_local(
     inner: &Arc<Inner>,
     part: &Part,
-    slots: &LocalSlots,
+    slots: &LocalSlots<Part>,
 ) -> Result<Released, ReleaseError> {
     match slots.end() {
-        EndOfLocalSlots::Leased(leased) => {
+        End::Leased(leased) => {
             let start_at = part.start_at.max(leased.start_at);
             let may_be_gone = part.may_be_gone || leased.may_be_gone;
-            let leased = Part { start_at, may_be_gone, ..*leased };
+            let leased = Part { start_at, may_be_gone, ..leased };
             return Box::pin(release_part(inner, &leased)).await;
         }
-        EndOfLocalSlots::Unleased => inner.fallback.end_unleased(inner, &part.entry.dimension, part.cost),
-        EndOfLocalSlots::EndedBefore => {}
+        End::Unleased => inner.fallback.end_unleased(inner, &part.entry.dimension, part.cost),
+        End::EndedBefore => {}
     }
     Ok(Released::GivenBack)
 }

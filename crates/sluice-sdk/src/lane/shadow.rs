@@ -3,6 +3,7 @@
 //! one place where a refusal becomes a grant.
 
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Uncl
 
 async fn take_now(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
     let at_once = Terms::at_once(terms.lease);
-    let taking = in_time(inner, at_once, take_one(inner, Arc::clone(entry), cost, at_once));
+    let taking = pin!(take_one(inner, Arc::clone(entry), cost, at_once));
+    let taking = in_time(inner, at_once, taking);
     let answer = match terms.until {
         None => taking.await,
         Some(_) => timeout((terms.patience() / 2).max(LEAST_TIME).min(terms.time_left() / 2), taking)

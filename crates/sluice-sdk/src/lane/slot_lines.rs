@@ -121,6 +121,11 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     if !wants.iter().any(|want| want.concurrent && line_of(inner, &want.entry).is_some()) {
         return own_line::take(inner, wants, terms).await;
     }
+    // Boxed: every attempt moves this future in memory, and few buckets have shares of slots.
+    Box::pin(take_or_borrow(inner, wants, terms)).await
+}
+
+async fn take_or_borrow(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let mut wants = at_open_lines(inner, wants).await;
     if terms.stays_until().is_none() {
         let answer = own_line::take(inner, &wants, terms).await;

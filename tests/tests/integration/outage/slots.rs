@@ -24,6 +24,10 @@ const PROCESSES: usize = 10;
 const OUTAGE: Duration = Duration::from_secs(60);
 const AFTER: Duration = Duration::from_secs(20);
 
+/// So long before the outage, resting callers begin to rest less.
+const BUSIER: Duration = Duration::from_secs(25);
+const IDLE_REST: Duration = Duration::from_millis(4_500);
+
 /// How many callers each process has.
 const EVEN: [usize; PROCESSES] = [4; PROCESSES];
 const UNEVEN: [usize; PROCESSES] = [16, 6, 4, 4, 3, 2, 2, 1, 1, 1];
@@ -61,6 +65,9 @@ struct Case {
     kind: Kind,
     callers: [usize; PROCESSES],
     hold: Duration,
+    /// How long a caller rests after a call in the last [`BUSIER`] before the outage, on average. Earlier,
+    /// [`IDLE_REST`]; later, not at all.
+    rest: Option<Duration>,
     has_shares: bool,
     ttl: Duration,
     broken: Broken,
@@ -71,6 +78,7 @@ const CASE: Case = Case {
     kind: Kind::Rows,
     callers: EVEN,
     hold: Duration::from_millis(500),
+    rest: None,
     has_shares: false,
     ttl: LEASE_TTL,
     broken: Broken::All,
@@ -149,6 +157,15 @@ impl Run {
         usize::from(at >= self.before) + usize::from(at >= self.before + OUTAGE)
     }
 
+    /// How long a caller rests now, on average.
+    fn rest(&self) -> Option<Duration> {
+        match self.part() {
+            0 if self.began.elapsed() + BUSIER < self.before => self.case.rest.map(|_| IDLE_REST),
+            0 => self.case.rest,
+            _ => None,
+        }
+    }
+
     fn fault(&self, call: Call<'_>) -> Fault {
         let second = usize::try_from(self.began.elapsed().as_secs()).unwrap();
         self.requests[second].fetch_add(1, Ordering::Relaxed);
@@ -218,6 +235,9 @@ impl Run {
                         true => drop(releases.spawn(async move { drop(grant.release().await) })),
                         false => drop(grant),
                     }
+                    if let Some(rest) = self.rest() {
+                        sleep(random_wait_up_to(rest * 2)).await;
+                    }
                 }
                 _ => sleep(random_wait_up_to(Duration::from_millis(100))).await,
             }
@@ -265,11 +285,14 @@ async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
     );
     let refused = [before, during, after].map(|seen| seen.refused_by_vendor);
     assert_eq!(refused, [0; 3], "{case:?}");
-    assert!(normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
+    // Callers that rest before the outage ask less then.
+    assert!(case.rest.is_some() || normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
     assert!(normal.table_first >= Duration::from_millis(750), "{case:?}: {normal:?}");
     let is_short = case.hold == CASE.hold;
     assert!(!is_short || normal.table_first <= Duration::from_millis(1_500), "{case:?}: {normal:?}");
-    assert!(!is_short || used[0] >= 75 && used[1] >= 85, "{case:?}: {used:?} %");
+    // Of slots that are free, ten processes leave what makes no whole slot each.
+    let least = if case.rest.is_none() { 75 } else { 50 };
+    assert!(!is_short || used[0] >= least && used[1] >= 85, "{case:?}: {used:?} %");
     run.all_is_back().await;
     run
 }
@@ -306,6 +329,17 @@ async fn a_share_of_slots_has_parts_of_its_own() {
     let cases = [("share:0.1", Kind::Rows), ("share", Kind::Inline)];
     for (policy, kind) in all_or_first(&cases) {
         the_vendor_refuses_nothing(Case { policy, kind: *kind, has_shares: true, ..CASE }).await;
+    }
+}
+
+/// Slots are free when the outage begins, fewer than half a minute before, and all callers ask from then on.
+#[tokio::test(start_paused = true)]
+async fn the_vendor_refuses_nothing_if_the_demand_rises_in_the_outage() {
+    let cases =
+        [("share", Kind::Rows, 1_500), ("share", Kind::Rows, 500), ("share:0.1", Kind::Inline, 1_000)];
+    for (policy, kind, rest) in all_or_first(&cases) {
+        let rest = Some(Duration::from_millis(*rest));
+        the_vendor_refuses_nothing(Case { policy, kind: *kind, rest, ..CASE }).await;
     }
 }
 
