@@ -64,6 +64,16 @@ async fn of_ten(kind: Kind, held: usize) -> (World, Client, Vec<Grant>) {
     (world, client, held)
 }
 
+/// Takes two slots and gives them back, and an outage begins: the releases are applied, and nobody answers them.
+async fn release_without_a_reply(world: &World, client: &Client) {
+    let own = hold(client, 2).await;
+    world.dynamo.faults().draw(|_| Some(Fault::LoseReply));
+    drop(own);
+    settle().await;
+    is_out(world, client).await;
+    sleep(Duration::from_secs(7)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_process_begins_with_its_part_of_what_was_free() {
     for kind in [Kind::Rows, Kind::Inline] {
@@ -143,12 +153,7 @@ async fn a_process_goes_on_with_the_slots_that_it_had_however_long_the_outage_is
 async fn a_lease_that_was_given_back_before_it_was_handed_on_is_taken_again() {
     for kind in [Kind::Rows, Kind::Inline] {
         let (world, client, _held) = of_ten(kind, 8).await;
-        let own = hold(&client, 2).await;
-        world.dynamo.faults().draw(|_| Some(Fault::LoseReply));
-        drop(own);
-        settle().await;
-        is_out(&world, &client).await;
-        sleep(Duration::from_secs(7)).await;
+        release_without_a_reply(&world, &client).await;
         let granted = local(&client).await;
         assert_eq!(granted.len(), 2, "{kind:?}");
         world.dynamo.faults().draw(|_| None);
@@ -241,12 +246,7 @@ async fn a_client_that_is_closed_in_an_outage_names_what_it_kept() {
 async fn a_kept_lease_that_is_gone_at_the_return_is_no_holder_that_outlasted_it() {
     for kind in [Kind::Rows, Kind::Inline] {
         let (world, client, held) = of_ten(kind, 8).await;
-        let own = hold(&client, 2).await;
-        world.dynamo.faults().draw(|_| Some(Fault::LoseReply));
-        drop(own);
-        settle().await;
-        is_out(&world, &client).await;
-        sleep(Duration::from_secs(7)).await;
+        release_without_a_reply(&world, &client).await;
         world.dynamo.faults().draw(|_| None);
         sleep(Duration::from_secs(5)).await;
         assert_eq!((world.leases().await, world.free(SLOTS).await.as_str()), (8, "2"), "{kind:?}");
