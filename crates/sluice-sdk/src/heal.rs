@@ -5,7 +5,8 @@
 //! all of them, one task scans the table, one process of the fleet at a time: the table's mark states which,
 //! when, and where the scan continues (`turn.rs`). No call waits for this, except
 //! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers are in the queue,
-//! or were refused recently. They hold the client weakly. All their writes are conditional, so a task may
+//! or were refused recently. Right after an outage they wait for those that hold leases
+//! (`lane/fallback/hold.rs`). They hold the client weakly. All their writes are conditional, so a task may
 //! freeze or end at any point.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -161,7 +162,7 @@ impl HealTask {
     }
 
     /// How long this process leaves it alone after a try, unless the try finds another time.
-    fn every(&self) -> Duration {
+    fn quiet(&self) -> Duration {
         match self {
             Self::Bucket(..) => NOTE_EVERY,
             Self::Table(_) => HEAL_EVERY,
@@ -170,8 +171,8 @@ impl HealTask {
 
     /// Does what is due. Returns false if this process lacks the right.
     async fn try_once(&self, inner: &Arc<Inner>) -> bool {
-        // Here and not in the tries: one that forgot it would be due again at once.
-        self.wanted().tried(inner.now(), self.every());
+        // Noted here for both: a try that is not noted is due again at once.
+        self.wanted().tried(inner.now(), self.quiet());
         match self {
             Self::Bucket(entry, wanted) => heal_bucket(inner, entry, wanted).await,
             Self::Table(_) => scan_table(inner).await,
@@ -257,6 +258,10 @@ async fn heal_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) ->
 async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result<(), AcquireError> {
     // Usually the reply that refused the caller has already shown the row.
     let bucket = known_since(inner, entry, YOUNG).await?.bucket;
+    if hold::holds(&inner.store, inner.config.on_unavailable) {
+        // The reading has ended an outage.
+        return Ok(());
+    }
     let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
     if may_scan && may_have_rows(&bucket) {
         let until = wanted.state().until;

@@ -1,7 +1,8 @@
 //! A bucket without shares is written as it was before there were shares: the same bytes, and the same units.
 //!
-//! `unshared/requests.txt` has each request as it was sent when buckets had no shares: update, condition,
-//! names and values.
+//! `unshared/requests.txt` and `unshared/slots.txt` have each request as it was sent when buckets had no
+//! shares: update, condition, names and values. One condition has come since, with the order of those that
+//! wait (ADR 10): a take with a lease row requires that nobody waits (`#waited_until`).
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -11,15 +12,25 @@ use serde_json::Value;
 use sluice_core::Amount;
 use sluice_testkit::Operation;
 
+use crate::kind::Kind;
 use crate::world::{World, refusal, take};
 
 const WRITTEN: &str = include_str!("unshared/requests.txt");
 
+const SLOTS_WRITTEN: &str = include_str!("unshared/slots.txt");
+
 /// One request as text: its parts in a fixed order, since a map has none.
 fn text(body: &[u8]) -> String {
     let request: Value = serde_json::from_slice(body).unwrap();
+    let items = request["TransactItems"].as_array();
+    let writes = items.into_iter().flatten().flat_map(|item| item.as_object().unwrap());
+    let writes: String = writes.map(|(kind, write)| format!("{kind}\n{}", text_of(write))).collect();
+    writes + &text_of(&request)
+}
+
+fn text_of(request: &Value) -> String {
     let mut text = String::new();
-    for part in ["Key", "UpdateExpression", "ConditionExpression", "ReturnValues"] {
+    for part in ["Key", "Item", "UpdateExpression", "ConditionExpression", "ReturnValues"] {
         if !request[part].is_null() {
             writeln!(text, "{part} {}", request[part]).unwrap();
         }
@@ -82,4 +93,42 @@ async fn a_bucket_without_shares_is_written_in_the_same_bytes_and_units_as_ever(
     done("take from a full bucket");
     let text = format!("{}\n{units}", sent.lock().unwrap());
     assert_eq!(text, WRITTEN, "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_without_shares_is_taken_and_given_back_in_the_bytes_and_units_of_before() {
+    let mut all = String::new();
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = World::embedded().await.with(kind);
+        world.slots("elevenlabs#concurrent", 5).await;
+        let client =
+            world.client_with(|settings| settings.caller("tester").lease_ids(|| "of-the-lease".to_owned()));
+        let sent = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&sent);
+        world.dynamo.faults().watch(move |answered| {
+            if answered.call.operation == kind.write() {
+                assert_eq!(answered.status, 200);
+                seen.lock().unwrap().push_str(&text(answered.call.body));
+            }
+        });
+        let meter = world.dynamo.meter();
+        for take_of in ["first in its process", "second"] {
+            meter.reset();
+            let grant = take(&client, "elevenlabs#concurrent").await;
+            let taken = meter.reset();
+            grant.release().await.unwrap();
+            let released = meter.reset();
+            writeln!(
+                all,
+                "= {kind:?}, {take_of}: take {} requests, {} write units; release {}, {}\n{}",
+                taken.requests,
+                taken.write_units,
+                released.requests,
+                released.write_units,
+                std::mem::take(&mut *sent.lock().unwrap())
+            )
+            .unwrap();
+        }
+    }
+    assert_eq!(all, SLOTS_WRITTEN, "{all}");
 }

@@ -42,8 +42,9 @@ pub(crate) struct Ran {
     pub(crate) history: Vec<Event>,
 }
 
-/// A step takes a millisecond. A run in which they take so long each, by the machine's clock, has a task that
-/// never waits: virtual time stands still then, and no check of the run gets its turn.
+/// A step takes about a millisecond by the machine's clock. If the steps of a run (as many as a usual one has,
+/// at least) take this long on average, some task never waits: virtual time stands still then, and no check of
+/// the run gets its turn.
 const LONGEST_STEP: Duration = Duration::from_millis(300);
 
 /// Ends the program if the run does not end. Nothing else ends a task that never waits.

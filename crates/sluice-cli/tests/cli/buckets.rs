@@ -285,3 +285,37 @@ shares = { search = 0.5 }
     let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
     assert!(shown.contains("lent 1 so far, lends above"), "{shown}");
 }
+
+/// What callers have used of a share stays used, whatever file is applied.
+#[test]
+fn shares_change_and_go_with_their_levels() {
+    let of = |name: &str, shares: &str| {
+        let bucket = "dimension = \"openai#rpm\"\ntype = \"requests\"\ncapacity = 10\nwindow = \"1000h\"\n";
+        file(name, &format!("[[bucket]]\n{bucket}{shares}"))
+    };
+    let half = of("half.toml", "shares = { search = 0.5 }\n");
+    let most = of("most.toml", "shares = { search = 0.8 }\n");
+    let none = of("none.toml", "");
+    let sandbox = Sandbox::start(&["--buckets", half.to_str().unwrap()]);
+    (0..3).for_each(|_| drop(sandbox.stdout(&["acquire", "--share", "search", "openai#rpm"])));
+    let lines = || {
+        let shown = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
+        let of = |share: &Value| {
+            let figure = |name: &str| share[name].as_f64().map(f64::floor);
+            (share["share"].as_str().unwrap().to_owned(), figure("capacity"), figure("level"))
+        };
+        shown["shares"].as_array().into_iter().flatten().map(of).collect::<Vec<_>>()
+    };
+    let line = |name: &str, capacity, level| (name.to_owned(), Some(capacity), Some(level));
+    assert_eq!(lines(), [line("search", 5.0, 2.0), line("common", 5.0, 5.0)]);
+    sandbox.stdout(&["buckets", "apply", most.to_str().unwrap()]);
+    assert_eq!(
+        lines(),
+        [line("search", 8.0, 2.0), line("common", 2.0, 2.0)],
+        "no line gets what it did not have"
+    );
+    sandbox.stdout(&["buckets", "apply", none.to_str().unwrap()]);
+    assert_eq!(lines(), []);
+    let shown = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
+    assert_eq!(shown["level"].as_f64().map(f64::floor), Some(4.0), "{shown}");
+}

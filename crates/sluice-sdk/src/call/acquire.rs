@@ -121,7 +121,8 @@ impl Client {
         {
             return Err(RequestError::OtherTicket(other.clone()).into());
         }
-        match AnswerBy::new(&self.inner).wait(pin!(self.redeem(ticket))).await {
+        let answer = AnswerBy::new(&self.inner).wait(pin!(self.redeem(ticket))).await;
+        match answer {
             Ok(Ok(Redeemed::Granted(grant))) => Ok(Some(Outcome::Granted(grant))),
             Ok(Ok(Redeemed::RetryIn(retry))) => Ok(Some(Outcome::RetryIn(retry))),
             Ok(Ok(_)) => Ok(None),

@@ -69,7 +69,8 @@ pub(crate) async fn book(
             granted => granted,
         });
     }
-    match AnswerBy::new(inner).wait(pin!(in_rounds(inner, &asks, terms))).await {
+    let answer = AnswerBy::new(inner).wait(pin!(in_rounds(inner, &asks, terms))).await;
+    match answer {
         Ok(answer) => answer,
         Err(error) => {
             let taken = attempt::book_not_in_time(inner, &asks, terms, error)?;

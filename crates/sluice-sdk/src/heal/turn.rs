@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::client_ops::ops;
 use crate::config::heal_budget::HealBudget;
 use crate::heal::healing;
+use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
 use crate::telemetry;
 
@@ -60,6 +61,10 @@ impl ScanTurn {
     pub(super) async fn take(inner: &Inner) -> Result<Option<Self>, StoreError> {
         let row = inner.store.read(HEAL_KEY).await?.unwrap_or_default();
         let (now, began) = (inner.time().await?, Instant::now());
+        if hold::holds(&inner.store, inner.config.on_unavailable) {
+            // The reading has ended an outage: the next try is a whole turn later.
+            return Ok(None);
+        }
         if read(&row).may_be_made_at(now) > now {
             return Ok(leave_to_other(inner, &row, now));
         }

@@ -30,7 +30,8 @@ impl<'a> AnswerBy<'a> {
     /// Waits for `work`, until the time for the answer has passed. What `work` has sent goes on: its grant
     /// goes to the next in the queue, or back. A caller gets more time once: for credentials that are
     /// fetched, or if its process stood still. `work` is pinned by its caller: a future that is handed on by
-    /// value is copied, and kept twice.
+    /// value is copied, and kept twice. After an error the
+    /// caller drops it before it waits for anything else.
     ///
     /// # Errors
     /// If DynamoDB has answered anything since the caller came, `Contended`; otherwise `Unavailable`.

@@ -52,7 +52,7 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
         if inner.config.mode.is_shadow() {
             return Ok(Taken::Granted(Box::pin(shadow::take(inner, asks, terms)).await));
         }
-        let taking = pin!(async {
+        let taking = async {
             let answer = take_asked(inner, asks, terms).await;
             match &answer {
                 Err(error) if slot_lines::is_share_gone(inner, error).await => {
@@ -60,8 +60,8 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
                 }
                 _ => answer,
             }
-        });
-        let answer = in_time(inner, terms, taking).await;
+        };
+        let answer = in_time(inner, terms, pin!(taking)).await;
         finish(inner, || asks.to_vec(), terms, answer)
     })
 }

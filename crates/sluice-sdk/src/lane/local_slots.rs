@@ -15,13 +15,13 @@ pub(crate) struct LocalSlots<P> {
 
 #[derive(Debug)]
 struct State<P> {
-    of: Of<P>,
+    source: Source<P>,
     /// The name of the lease that they have, or had when the call ended.
     lease: Option<String>,
 }
 
 #[derive(Debug)]
-enum Of<P> {
+enum Source<P> {
     /// The table knows nothing of the call.
     Unleased,
     /// Another call had this of the table before. Its lease may have ended meanwhile, or be gone.
@@ -33,7 +33,7 @@ enum Of<P> {
 }
 
 /// How the slots of a call end.
-pub(crate) enum End<P> {
+pub(crate) enum SlotsEnd<P> {
     /// The table knows nothing of them.
     Unleased,
     /// They have a lease.
@@ -43,33 +43,33 @@ pub(crate) enum End<P> {
 
 impl<P: Clone> LocalSlots<P> {
     pub(crate) const fn unleased() -> Self {
-        Self::new(Of::Unleased, None)
+        Self::new(Source::Unleased, None)
     }
 
     /// With what another call had of the table, under the lease of that name.
     pub(crate) const fn of_another(part: P, lease: Option<String>) -> Self {
-        Self::new(Of::HandedOn(part), lease)
+        Self::new(Source::HandedOn(part), lease)
     }
 
-    const fn new(of: Of<P>, lease: Option<String>) -> Self {
-        Self { state: Mutex::new(State { of, lease }), was_refused: AtomicBool::new(false) }
+    const fn new(source: Source<P>, lease: Option<String>) -> Self {
+        Self { state: Mutex::new(State { source, lease }), was_refused: AtomicBool::new(false) }
     }
 
     /// The call is over, or its client is closed.
-    pub(crate) fn end(&self) -> End<P> {
-        match std::mem::replace(&mut self.state().of, Of::Ended) {
-            Of::Unleased => End::Unleased,
-            Of::HandedOn(part) | Of::Leased(part) => End::Leased(part),
-            Of::Ended => End::EndedBefore,
+    pub(crate) fn end(&self) -> SlotsEnd<P> {
+        match std::mem::replace(&mut self.state().source, Source::Ended) {
+            Source::Unleased => SlotsEnd::Unleased,
+            Source::HandedOn(part) | Source::Leased(part) => SlotsEnd::Leased(part),
+            Source::Ended => SlotsEnd::EndedBefore,
         }
     }
 
     /// Gives the call what was taken from the table for it, or returns that: the call is over.
     pub(crate) fn lease(&self, part: P, lease: Option<String>) -> Result<(), P> {
         let mut state = self.state();
-        match state.of {
-            Of::Unleased => {
-                *state = State { of: Of::Leased(part), lease };
+        match state.source {
+            Source::Unleased => {
+                *state = State { source: Source::Leased(part), lease };
                 Ok(())
             }
             _ => Err(part),
@@ -78,8 +78,8 @@ impl<P: Clone> LocalSlots<P> {
 
     /// What another call had before, if nobody knows whether its lease is there.
     pub(crate) fn handed_on(&self) -> Option<P> {
-        match &self.state().of {
-            Of::HandedOn(part) => Some(part.clone()),
+        match &self.state().source {
+            Source::HandedOn(part) => Some(part.clone()),
             _ => None,
         }
     }
@@ -87,17 +87,17 @@ impl<P: Clone> LocalSlots<P> {
     /// The lease that another call had was renewed.
     pub(crate) fn found_lease(&self) {
         let mut state = self.state();
-        if let Of::HandedOn(part) = &state.of {
-            state.of = Of::Leased(part.clone());
+        if let Source::HandedOn(part) = &state.source {
+            state.source = Source::Leased(part.clone());
         }
     }
 
     /// The lease is gone. Returns false if the call is over.
     pub(crate) fn lost_lease(&self) -> bool {
         let mut state = self.state();
-        let had = matches!(state.of, Of::HandedOn(_) | Of::Leased(_));
+        let had = matches!(state.source, Source::HandedOn(_) | Source::Leased(_));
         if had {
-            *state = State { of: Of::Unleased, lease: None };
+            *state = State { source: Source::Unleased, lease: None };
         }
         had
     }
@@ -108,18 +108,18 @@ impl<P: Clone> LocalSlots<P> {
     }
 
     pub(crate) fn is_unleased(&self) -> bool {
-        matches!(self.state().of, Of::Unleased)
+        matches!(self.state().source, Source::Unleased)
     }
 
     /// Whether the call goes on and is not known to have a lease.
     pub(crate) fn is_unsecured(&self) -> bool {
-        matches!(self.state().of, Of::Unleased | Of::HandedOn(_))
+        matches!(self.state().source, Source::Unleased | Source::HandedOn(_))
     }
 
     /// What the call has of the table.
     pub(crate) fn leased(&self) -> Option<P> {
-        match &self.state().of {
-            Of::Leased(part) => Some(part.clone()),
+        match &self.state().source {
+            Source::Leased(part) => Some(part.clone()),
             _ => None,
         }
     }

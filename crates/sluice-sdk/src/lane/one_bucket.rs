@@ -87,11 +87,11 @@ mod tests {
         size_of::<F>()
     }
 
-    /// A caller holds this for as long as it waits, and each attempt copies it: 24 KB once halved the grants a
-    /// second of 512 callers.
+    /// A caller holds this for as long as it waits, and each attempt copies it: 24 KB once halved the grants
+    /// a second of 512 callers.
     #[test]
     fn an_attempt_takes_little_memory() {
-        let bytes = bytes(take_one);
-        assert!(bytes <= 2_500, "{bytes} bytes: box what few attempts come to, and pin what is handed on");
+        let size = bytes(take_one);
+        assert!(size <= 2_500, "{size} bytes: box what few attempts come to, and pin what is handed on");
     }
 }

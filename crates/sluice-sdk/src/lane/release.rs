@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::api::error_kind::ErrorKind;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::local_slots::{End, LocalSlots};
+use crate::lane::local_slots::{LocalSlots, SlotsEnd};
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
@@ -155,14 +155,14 @@ async fn release_local(
     slots: &LocalSlots<Part>,
 ) -> Result<Released, ReleaseError> {
     match slots.end() {
-        End::Leased(leased) => {
+        SlotsEnd::Leased(leased) => {
             let start_at = part.start_at.max(leased.start_at);
             let may_be_gone = part.may_be_gone || leased.may_be_gone;
             let leased = Part { start_at, may_be_gone, ..leased };
             return Box::pin(release_part(inner, &leased)).await;
         }
-        End::Unleased => inner.fallback.end_unleased(inner, &part.entry.dimension, part.cost),
-        End::EndedBefore => {}
+        SlotsEnd::Unleased => inner.fallback.end_unleased(inner, &part.entry.dimension, part.cost),
+        SlotsEnd::EndedBefore => {}
     }
     Ok(Released::GivenBack)
 }

@@ -64,7 +64,8 @@ async fn of_ten(kind: Kind, held: usize) -> (World, Client, Vec<Grant>) {
     (world, client, held)
 }
 
-/// Takes two slots and gives them back, and an outage begins: the releases are applied, and nobody answers them.
+/// Takes two slots and gives them back, and an outage begins: the releases are applied, nobody answers them,
+/// and they are given up after some seconds.
 async fn release_without_a_reply(world: &World, client: &Client) {
     let own = hold(client, 2).await;
     world.dynamo.faults().draw(|_| Some(Fault::LoseReply));

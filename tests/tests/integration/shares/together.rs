@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit, Split};
-use sluice_sdk::{Basis, Client, Grant, LimitError, Mode, RetryReason};
+use sluice_sdk::{Basis, Client, Grant, Leases, LimitError, Mode, RetryReason};
 use tokio::time::sleep;
 
-use super::{RPM, levels, name, of, share, split_in};
+use super::{RPM, drain, levels, name, of, share, split_in};
 use crate::kind::Kind;
 use crate::world::{World, dimension, refusal, settle, take};
 
@@ -143,4 +143,17 @@ async fn in_shadow_mode_each_dimension_counts_what_its_share_and_its_lenders_hav
         settle().await;
         assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
     }
+}
+
+/// In transactions (`SLUICE_LEASES=all`), a lender that had too little would fail all that is asked for.
+#[tokio::test(start_paused = true)]
+async fn transactions_take_from_the_own_line_and_borrow_nothing() {
+    let world = super::shared().await;
+    let all = world.client_with(|settings| settings.leases(Leases::All).share(name("search")));
+    assert_eq!(drain(&all, &RPM.into()).await, 50);
+    assert_eq!(levels(&world).await, ["30", "20", "0"]);
+    assert_eq!(drain(&all, &of("batch")).await, 20);
+    assert_eq!(levels(&world).await, ["30", "0", "0"], "a request names its own share");
+    // Beside them, another product borrows what they leave.
+    assert_eq!(drain(&world.client(), &of("batch")).await, 22);
 }
