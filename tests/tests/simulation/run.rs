@@ -57,7 +57,7 @@ fn watch(scenario: &Scenario) -> Sender<Infallible> {
             // `eprintln!` would be kept for the end of the test.
             let _ = writeln!(
                 std::io::stderr(),
-                "seed {seed} does not end: after {longest:?} some task still runs, and never waits\nreplay: {}",
+                "seed {seed} does not end: after {longest:?} a task still runs, and never waits\nreplay: {}",
                 replay(seed, steps)
             );
             std::process::exit(1);

@@ -10,7 +10,8 @@ use super::*;
 /// A bucket of two slots that crashed holders have; a client that asks for one, and sees an outage that ends
 /// `out_until` after its first refusal. How long until it got the slot.
 async fn back_after(out_until: Duration) -> Duration {
-    let world = World::with_slots(SLOTS, 2).await;
+    let world = World::embedded().await;
+    world.slots(SLOTS, 2).await;
     crash(&world, 2).await;
     let client = world.client_with(|settings| settings.on_unavailable("share:0.5".parse().unwrap()));
     refusal(&client, SLOTS).await;
