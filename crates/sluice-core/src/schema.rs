@@ -79,6 +79,8 @@ pub const REPAIRED_AT: &str = "repaired_at";
 pub const RETURNED: &str = "returned";
 /// Bucket with shares, optional: monotone count of the tokens that its common line lent to shares.
 pub const LENT: &str = "lent";
+/// Bucket with shares, optional: monotone count of the tokens that callers of its common line took from shares.
+pub const BORROWED: &str = "borrowed";
 /// Rate bucket, optional: monotone sum by which replies of the vendor lowered the bucket.
 pub const OBSERVED: &str = "observed";
 /// Rate bucket, optional: [`VERSION`] after the grant whose reply lowered the bucket last. A reply to an
@@ -120,6 +122,8 @@ pub const LINE_LOTS: &str = "l";
 pub const LINE_RETURNED: &str = "u";
 /// Line, optional: as [`LENT`].
 pub const LINE_LENT: &str = "n";
+/// Line, optional: as [`BORROWED`].
+pub const LINE_BORROWED: &str = "o";
 /// Line, optional: as [`REPAIRED_AT`].
 pub const LINE_REPAIRED_AT: &str = "p";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast
@@ -134,7 +138,7 @@ pub const DRIFT: &str = "drift";
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
 /// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
-pub const OF_BUCKET: [&str; 30] = [
+pub const OF_BUCKET: [&str; 31] = [
     PROTOCOL,
     CAPACITY,
     TOKENS,
@@ -151,6 +155,7 @@ pub const OF_BUCKET: [&str; 30] = [
     REPAIRED_AT,
     RETURNED,
     LENT,
+    BORROWED,
     OBSERVED,
     OBSERVED_VERSION,
     VENDOR_LIMIT,

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::schema::{
-    INLINE_ENDS, KEY, LAST_REFILL_AT, LENT, LINE_ANCHOR, LINE_LENT, LINE_LOTS, LINE_REPAIRED_AT,
-    LINE_RETURNED, LINE_TOKENS, LOTS, REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
+    BORROWED, INLINE_ENDS, KEY, LAST_REFILL_AT, LENT, LINE_ANCHOR, LINE_BORROWED, LINE_LENT, LINE_LOTS,
+    LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, LOTS, REPAIRED_AT, RETURNED, SHARES, TOKENS, USED_NOW,
 };
 use crate::share::ShareName;
 
@@ -93,6 +93,31 @@ impl Statement {
         }
         let names = AttributeNames { attributes: attributes.into(), entries };
         Self { update: in_line(&self.update).into(), condition: in_line(&self.condition).into(), names }
+    }
+
+    /// The same, which also counts `:lent` in the line of the borrower, a share or the common line.
+    ///
+    /// Interleaving that the condition stops: an operator removed the borrower's share since the reading. Its
+    /// path would then make the whole request invalid, and the caller would not learn why.
+    pub(crate) fn borrowed_by(mut self, borrower: Option<&ShareName>) -> Self {
+        let counter = match borrower {
+            None => {
+                self.names.attributes.to_mut().push(BORROWED);
+                "#borrowed"
+            }
+            Some(share) => {
+                if !self.names.attributes.contains(&SHARES) {
+                    self.names.attributes.to_mut().push(SHARES);
+                }
+                let names = [("#borrower", share.to_string()), ("#borrowed", String::from(LINE_BORROWED))];
+                self.names.entries.extend(names);
+                self.condition.to_mut().push_str(" AND attribute_exists(#shares.#borrower)");
+                "#shares.#borrower.#borrowed"
+            }
+        };
+        let counts = [", ", counter, " = if_not_exists(", counter, ", :0) + :lent"].concat();
+        self.update.to_mut().push_str(&counts);
+        self
     }
 
     /// The condition of a put or a delete.

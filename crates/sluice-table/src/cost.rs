@@ -12,11 +12,12 @@ use crate::requests::{self, Ended, Units};
 use crate::span;
 use crate::table_clock::TableClock;
 
-/// The most that the metrics of a request may cost without a recorder, in nanoseconds.
-const MOST_FOR_METRICS: u128 = 300;
+/// The most that the metrics of a request may cost without a recorder, in nanoseconds. Three times as much in
+/// the build of the other tests, which is hardly optimised; so for the next.
+const MOST_FOR_METRICS: u128 = if cfg!(debug_assertions) { 900 } else { 300 };
 
 /// The most that learning the time from a reply may cost, in nanoseconds.
-const MOST_FOR_TIME: u128 = 300;
+const MOST_FOR_TIME: u128 = if cfg!(debug_assertions) { 900 } else { 300 };
 
 const REQUESTS: u32 = 50_000;
 
@@ -33,8 +34,7 @@ fn shortest(turn: impl Fn(Timestamp)) -> u128 {
 
 fn assert_little(what: &str, nanos: u128, most: u128) {
     println!("{what}, no recorder, no subscriber: {nanos} ns");
-    // Without optimisation the figure means nothing.
-    assert!(cfg!(debug_assertions) || nanos < most, "{what}: {nanos} ns");
+    assert!(nanos < most, "{what}: {nanos} ns");
 }
 
 /// The duration of the request, its units, and its span.

@@ -8,9 +8,9 @@ use sluice_sdk::reactions::{ObservedLevel, Penalty, Refilled};
 use sluice_sdk::{AcquireError, Client, Outcome, Redeemed, Request, RetryReason, Settled};
 use tokio::time::sleep;
 
-use crate::metrics::{Listening, counted};
 use crate::world::{World, dimension, refusal, requests, take};
 
+mod borrowed;
 mod busy;
 mod changing;
 mod full_guess;
@@ -370,28 +370,6 @@ async fn a_lender_gets_back_no_more_than_it_lent() {
     assert_eq!(grant.settle(RPM, 10).await.unwrap(), Settled::Returned(Amount::ZERO));
     assert_eq!(levels(&world).await, ["20", "-40"]);
     grant.release().await.unwrap();
-}
-
-/// The row says how much was lent, and not to whom.
-#[tokio::test(start_paused = true)]
-async fn a_process_counts_what_it_borrows_in_the_unit_of_what_was_lent() {
-    let world = shared().await;
-    let listening = Listening::begin();
-    let client = world.client();
-    take(&client, of("search").cost(RPM, 50)).await.release().await.unwrap();
-    for cost in [9, 7, 3] {
-        take(&client, of("search").cost(RPM, cost)).await.release().await.unwrap();
-    }
-    let recorded = listening.recorded();
-    let borrowed = |lender| {
-        let labels = [("dimension", RPM), ("share", "search"), ("lender", lender)];
-        counted(&recorded, "sluice.share.borrowed", &labels)
-    };
-    let bucket = world.bucket(RPM).await;
-    let lent: Vec<_> = bucket.every_line().iter().map(|line| line.lent().micros() / 1_000_000).collect();
-    assert_eq!(lent.iter().sum::<i64>(), 19);
-    let told = ["common", "batch", "search"].map(|lender| i64::try_from(borrowed(lender)).unwrap());
-    assert_eq!(told[..], lent[..], "common, batch, search");
 }
 
 /// A thousand names cost no more than one.

@@ -198,10 +198,9 @@ struct ShareLevel {
     /// What others leave when they borrow.
     lends_above: Decimal,
     /// Of slots: those that callers of others hold now. Of a rate: what callers of others took so far. `None`
-    /// if the leases, which say it, cannot be read.
+    /// if the leases, which say it of slots, cannot be read.
     lent: Option<Decimal>,
-    /// The slots of others that its callers hold; `None` of a rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// As `lent`, of what its callers hold or took of others.
     borrowed: Option<Decimal>,
     background: bool,
     /// Whether a change of shares has not come to its end: nobody takes slots of it.
@@ -229,7 +228,7 @@ impl ShareLevel {
             refill_rate: Decimal::of(line.limit().refill_rate()),
             lends_above: Decimal::of(line.lends_above()),
             lent: Some(Decimal::of(line.lent())),
-            borrowed: None,
+            borrowed: Some(Decimal::of(line.borrowed())),
             background: line.is_background(),
             closed: false,
         }

@@ -37,17 +37,47 @@ struct Part {
     share: Option<String>,
     percent: String,
     is_background: bool,
+    lent: Amount,
+    borrowed: Amount,
+    /// In what time it lent and borrowed that.
+    during: &'static str,
 }
 
 impl Part {
     fn of(line: &Bucket, whole: Amount) -> Self {
-        let share = line.share().map(ToString::to_string);
-        Self { share, percent: percent(line.limit().capacity(), whole), is_background: line.is_background() }
+        Self {
+            share: line.share().map(ToString::to_string),
+            percent: percent(line.limit().capacity(), whole),
+            is_background: line.is_background(),
+            lent: line.lent(),
+            borrowed: line.borrowed(),
+            during: "so far",
+        }
     }
 
     fn of_slots(line: &SlotLine, whole: Amount) -> Self {
-        let share = line.share.as_ref().map(ToString::to_string);
-        Self { share, percent: percent(line.guaranteed, whole), is_background: line.is_background }
+        Self {
+            share: line.share.as_ref().map(ToString::to_string),
+            percent: percent(line.guaranteed, whole),
+            is_background: line.is_background,
+            lent: line.lent,
+            borrowed: line.borrowed,
+            during: "now",
+        }
+    }
+
+    fn describe(&self) -> String {
+        let some = |what: &str, amount: Amount| {
+            let amount = short(&amount.to_string());
+            (amount != "0").then(|| format!("{what} {amount}"))
+        };
+        let background = self.is_background.then(|| "background".to_owned());
+        let loans: Vec<_> =
+            some("lent", self.lent).into_iter().chain(some("borrowed", self.borrowed)).collect();
+        let loans = (!loans.is_empty()).then(|| format!("{} {}", loans.join(" and "), self.during));
+        let more = background.into_iter().chain(loans).collect::<Vec<_>>().join(", ");
+        let more = if more.is_empty() { more } else { format!(" ({more})") };
+        format!("{} {} %{more}", self.share.as_deref().unwrap_or("common line"), self.percent)
     }
 }
 
@@ -60,12 +90,8 @@ fn percent(part: Amount, whole: Amount) -> String {
 fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
     let (shares, common): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.share.is_some());
     let count = if shares.len() == 1 { "1 share".to_owned() } else { format!("{} shares", shares.len()) };
-    let each = shares.iter().map(|Part { share, percent, is_background }| {
-        let background = if *is_background { " (background)" } else { "" };
-        format!("{} {percent} %{background}", share.as_deref().unwrap_or_default())
-    });
-    let each = each.collect::<Vec<_>>().join(", ");
-    let rest = common.first().map(|common| format!("; common line {} %", common.percent)).unwrap_or_default();
+    let each = shares.iter().map(Part::describe).collect::<Vec<_>>().join(", ");
+    let rest = common.first().map(|common| format!("; {}", common.describe())).unwrap_or_default();
     Finding::fine(Check::Shares, bucket.dimension(), format!("{count}: {each}{rest}"))
 }
 

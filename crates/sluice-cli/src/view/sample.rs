@@ -66,16 +66,16 @@ impl Row {
     /// The same bucket with a share of this capacity and level, in millionths, and of this rate, in tokens a
     /// second.
     pub(crate) fn share(self, share: &'static str, line: (i64, i64), rate: i64) -> Self {
-        self.share_that_lent(share, line, rate, 12)
+        self.share_with_loans(share, line, rate, (12, 0))
     }
 
-    /// The same, which has lent so many tokens.
-    pub(crate) fn share_that_lent(
+    /// The same, which has lent and borrowed so many tokens.
+    pub(crate) fn share_with_loans(
         mut self,
         share: &'static str,
         (capacity, level): (i64, i64),
         rate: i64,
-        lent: u32,
+        (lent, borrowed): (u32, u32),
     ) -> Self {
         let line = Self { name: String::new(), numbers: BTreeMap::new(), kind: "", shares: Vec::new() };
         let anchor = self.numbers[schema::LAST_REFILL_AT].clone();
@@ -84,7 +84,8 @@ impl Row {
             .number(schema::LINE_RATE, &rate.to_string())
             .number(schema::LINE_TOKENS, &decimal(level))
             .number(schema::LINE_ANCHOR, &anchor)
-            .number(schema::LINE_LENT, &lent.to_string());
+            .number(schema::LINE_LENT, &lent.to_string())
+            .number(schema::LINE_BORROWED, &borrowed.to_string());
         self.shares.push((share, line));
         self
     }

@@ -26,6 +26,8 @@ pub(crate) struct ShareView {
     pub(crate) used_per_sec: Option<f64>,
     /// The part of that which callers of others took.
     pub(crate) lent_per_sec: Option<f64>,
+    /// Tokens that its callers took of others per second since then.
+    pub(crate) borrowed_per_sec: Option<f64>,
     /// Only for slots.
     pub(crate) slots: Option<ShareOfSlots>,
 }
@@ -70,6 +72,7 @@ impl ShareView {
             is_background: line.is_background,
             used_per_sec: None,
             lent_per_sec: None,
+            borrowed_per_sec: None,
             slots: Some(ShareOfSlots {
                 held,
                 lent,
@@ -89,9 +92,10 @@ impl ShareView {
             let used = UseBounds::of_line(seen, *then, line).filter(|_| !is_lowered)?;
             Some((*then, used.least))
         });
-        let lent = seen
-            .as_ref()
-            .map(|(then, seen)| (*then, tokens(line.lent().minus(seen.lent()).max(Amount::ZERO))));
+        let since = |of: fn(&Bucket) -> Amount| {
+            let (then, seen) = seen.as_ref()?;
+            Some(each((*then, tokens(of(line).minus(of(seen)).max(Amount::ZERO)))))
+        };
         Self {
             name: line.share().map_or_else(|| COMMON.to_owned(), ToString::to_string),
             capacity: tokens(line.limit().capacity()),
@@ -100,7 +104,8 @@ impl ShareView {
             lends_above: tokens(line.lends_above()),
             is_background: line.is_background(),
             used_per_sec: used.map(each),
-            lent_per_sec: lent.map(each),
+            lent_per_sec: since(Bucket::lent),
+            borrowed_per_sec: since(Bucket::borrowed),
             slots: None,
         }
     }

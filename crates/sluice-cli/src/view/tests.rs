@@ -81,12 +81,13 @@ fn use_is_told_from_the_second_survey_on() {
 
 /// Each line by itself, and the bucket as a whole.
 #[test]
-fn shares_are_told_with_what_is_used_and_lent_of_them() {
-    let row = |tokens, of_search, lent, version| {
-        let row = tpm().tokens(tokens).share_that_lent("search", (500_000_000, of_search), 5, lent);
+fn shares_are_told_with_what_is_used_lent_and_borrowed_of_them() {
+    let row = |tokens, of_search, loans, version| {
+        let row = tpm().tokens(tokens).share_with_loans("search", (500_000_000, of_search), 5, loans);
         row.number("version", version)
     };
-    let (first, last) = (row(1_000_000_000, 500_000_000, 12, "0"), row(400_000_000, 300_000_000, 72, "9"));
+    let first = row(1_000_000_000, 500_000_000, (12, 8), "0");
+    let last = row(400_000_000, 300_000_000, (72, 18), "9");
     let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
     let bucket = bucket(&view, TPM);
     assert_eq!((bucket.capacity, bucket.used_per_sec), (6_500.0, Some(400.0)));
@@ -94,7 +95,8 @@ fn shares_are_told_with_what_is_used_and_lent_of_them() {
         bucket.shares.iter().map(|share| (share.name.as_str(), share.used_per_sec)).collect();
     assert_eq!(shares, [("search", Some(100.0)), ("common", Some(300.0))]);
     assert_eq!(bucket.shares[0].lends_above, 125.0);
-    assert_eq!(bucket.shares[0].lent_per_sec, Some(30.0), "sixty in two seconds");
+    let search = &bucket.shares[0];
+    assert_eq!((search.lent_per_sec, search.borrowed_per_sec), (Some(30.0), Some(5.0)), "in two seconds");
 }
 
 /// Shares of slots are rows of their own; their bucket tells of all of them.

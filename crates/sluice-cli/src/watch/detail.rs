@@ -200,10 +200,13 @@ fn share_text(share: &ShareView) -> String {
         return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{closed}", share.name);
     }
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
-    let lent = share.lent_per_sec.filter(|lent| *lent > 0.0);
-    let lent = lent.map_or_else(String::new, |lent| format!(", lent/s {}", rate(lent)));
+    let part = |what: &str, per_sec: Option<f64>| {
+        let per_sec = per_sec.filter(|per_sec| *per_sec > 0.0);
+        per_sec.map_or_else(String::new, |per_sec| format!(", {what}/s {}", rate(per_sec)))
+    };
+    let (lent, borrowed) = (part("lent", share.lent_per_sec), part("borrowed", share.borrowed_per_sec));
     format!(
-        "{}: {level} of {capacity}, {} a second{used}{lent}{background}",
+        "{}: {level} of {capacity}, {} a second{used}{lent}{borrowed}{background}",
         share.name,
         rate(share.refill_rate)
     )

@@ -321,16 +321,17 @@ fn an_opened_bucket_shows_its_shares() {
 }
 
 #[test]
-fn an_opened_bucket_of_rates_shows_what_its_shares_lend() {
+fn an_opened_bucket_of_rates_shows_what_its_shares_lend_and_borrow() {
     let mut view = View::new("table");
-    for (ago, lent) in [(10, 4), (0, 34)] {
-        let row = requests("openai#rpm", 20, 20).share_that_lent("search", (50_000_000, 20_000_000), 1, lent);
+    for (ago, loans) in [(10, (4, 0)), (0, (34, 10))] {
+        let row =
+            requests("openai#rpm", 20, 20).share_with_loans("search", (50_000_000, 20_000_000), 1, loans);
         let row = row.writes(20 - ago);
         let survey = survey(NOW_SECS - u32::try_from(ago).unwrap(), &[row], vec![], &[]);
         view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     }
     let shown = frame(&Screen { page: Page::Bucket("openai#rpm".into()), ..screen() }, &view, 80, 24);
-    assert!(shown.contains("lent/s 3"), "thirty in ten seconds\n{shown}");
+    assert!(shown.contains("lent/s 3, borrowed/s 1"), "thirty and ten in ten seconds\n{shown}");
 }
 
 #[test]

@@ -280,10 +280,11 @@ shares = { search = 0.5 }
     (0..3).for_each(|_| drop(sandbox.stdout(&["acquire", "--share", "search", "openai#rpm"])));
     assert_eq!(
         told("openai#rpm", ["lent", "borrowed", "capacity"]),
-        [[Some(0), None, Some(2)], [Some(1), None, Some(2)]]
+        [[Some(0), Some(1), Some(2)], [Some(1), Some(0), Some(2)]]
     );
     let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
     assert!(shown.contains("lent 1 so far, lends above"), "{shown}");
+    assert!(shown.contains("borrowed 1 so far, lends above"), "{shown}");
 }
 
 /// What callers have used of a share stays used, whatever file is applied.

@@ -15,8 +15,8 @@ use crate::limit::split::MOST_SHARES;
 use crate::line::Line;
 use crate::rate::Rate;
 use crate::schema::{
-    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_CAPACITY, LINE_FLOOR, LINE_LENT,
-    LINE_LOTS, LINE_RATE, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
+    self, AttributeFault, Exact, LINE_ANCHOR, LINE_BACKGROUND, LINE_BORROWED, LINE_CAPACITY, LINE_FLOOR,
+    LINE_LENT, LINE_LOTS, LINE_RATE, LINE_REPAIRED_AT, LINE_RETURNED, LINE_TOKENS, Row, RowError, SHARES,
 };
 use crate::share::ShareName;
 use crate::timestamp::Timestamp;
@@ -32,8 +32,27 @@ pub(crate) struct LineRead {
     pub(crate) lots: i64,
     pub(crate) returned: Amount,
     pub(crate) repaired_at: Option<Timestamp>,
-    /// Tokens lent to callers of other lines so far.
+    pub(crate) loans: Loans,
+}
+
+/// What became of a line's tokens between its callers and those of other lines so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loans {
+    /// Taken of this line by callers of others.
     pub(crate) lent: Amount,
+    /// Taken of others by callers of this line.
+    pub(crate) borrowed: Amount,
+}
+
+/// A line that another may borrow from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lender {
+    /// The bucket as seen from that line.
+    pub line: Bucket,
+    /// What a borrower leaves there.
+    pub floor: Amount,
+    /// The share that borrows; `None` for the common line.
+    pub borrower: Option<ShareName>,
 }
 
 /// A share as it was read.
@@ -163,7 +182,7 @@ impl Bucket {
             return self;
         }
         let Some(line) = lines.line(share).cloned() else { return self };
-        let LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent: _ } = line;
+        let LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, loans: _ } = line;
         let (tokens, share) = (tokens.get(), share.cloned());
         Self { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, share, ..self }
     }
@@ -187,11 +206,21 @@ impl Bucket {
         stated.unwrap_or_else(|| lines.line(self.share()).map_or(Amount::ZERO, LineRead::default_floor))
     }
 
-    /// What the line has lent to callers of other lines so far, monotone.
+    /// What callers of other lines have taken of this one so far, monotone.
     #[must_use]
     pub fn lent(&self) -> Amount {
-        let lines = self.lines.as_ref();
-        lines.and_then(|lines| lines.line(self.share())).map_or(Amount::ZERO, |line| line.lent)
+        self.loans().map_or(Amount::ZERO, |loans| loans.lent)
+    }
+
+    /// What callers of this line have taken of others so far, monotone. Callers of earlier versions do not count
+    /// it.
+    #[must_use]
+    pub fn borrowed(&self) -> Amount {
+        self.loans().map_or(Amount::ZERO, |loans| loans.borrowed)
+    }
+
+    fn loans(&self) -> Option<Loans> {
+        self.lines.as_ref().and_then(|lines| lines.line(self.share())).map(|line| line.loans)
     }
 
     /// Whether the share that the bucket is seen from is for background work.
@@ -201,9 +230,8 @@ impl Bucket {
     }
 
     /// The lines that this one may borrow `cost` from, by this reading: the one with the most room first.
-    /// Each is the bucket as seen from that line, with what a borrower leaves there.
     #[must_use]
-    pub fn lenders(&self, cost: Cost, now: Timestamp) -> Vec<(Self, Amount)> {
+    pub fn lenders(&self, cost: Cost, now: Timestamp) -> Vec<Lender> {
         let Some(lines) = &self.lines else { return Vec::new() };
         let mut rooms: Vec<(Amount, Option<&ShareName>, Amount)> = Vec::new();
         for (name, line) in lines.iter().filter(|(name, _)| *name != self.share()) {
@@ -214,7 +242,12 @@ impl Bucket {
             }
         }
         rooms.sort_by_key(|(room, ..)| core::cmp::Reverse(*room));
-        rooms.into_iter().map(|(_, name, floor)| (self.clone().seen_from(name), floor)).collect()
+        let lender = |(_, name, floor)| Lender {
+            line: self.clone().seen_from(name),
+            floor,
+            borrower: self.share().cloned(),
+        };
+        rooms.into_iter().map(lender).collect()
     }
 
     /// The limit of the whole row: the sum over its lines, which is its limit if it has none. A share of a
@@ -298,8 +331,10 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
         let limit = whole
             .of_line(capacity.get(), rate.get())
             .map_err(|error| RowError::bad(LINE_CAPACITY, &alloc::format!("{capacity} at {rate}"), error))?;
-        let returned =
-            entry.field(LINE_RETURNED).map(|_| schema::amount(entry, LINE_RETURNED)).transpose()?;
+        let sum = |of| -> Result<Amount, RowError> {
+            let sum = entry.field(of).map(|_| schema::amount(entry, of)).transpose()?;
+            Ok(sum.map_or(Amount::ZERO, |sum| sum.get()))
+        };
         let repaired_at = entry.field(LINE_REPAIRED_AT).map(|_| schema::timestamp(entry, LINE_REPAIRED_AT));
         let floor = entry.field(LINE_FLOOR).map(|_| schema::amount(entry, LINE_FLOOR)).transpose()?;
         let line = LineRead {
@@ -309,13 +344,9 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
             tokens: schema::amount(entry, LINE_TOKENS)?,
             anchor: schema::timestamp(entry, LINE_ANCHOR)?,
             lots: optional(LINE_LOTS)?.unwrap_or(0),
-            returned: returned.map_or(Amount::ZERO, |sum| sum.get()),
+            returned: sum(LINE_RETURNED)?,
             repaired_at: repaired_at.transpose()?.map(|at| at.get()),
-            lent: entry
-                .field(LINE_LENT)
-                .map(|_| schema::amount(entry, LINE_LENT))
-                .transpose()?
-                .map_or(Amount::ZERO, |sum| sum.get()),
+            loans: Loans { lent: sum(LINE_LENT)?, borrowed: sum(LINE_BORROWED)? },
         };
         let is_background = optional(LINE_BACKGROUND)? == Some(1);
         Ok(Share { name: name.clone(), line, floor: floor.map(|floor| floor.get()), is_background })

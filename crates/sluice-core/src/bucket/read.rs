@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::Bucket;
-use super::lines::{LineRead, read_lines};
+use super::lines::{LineRead, Loans, read_lines};
 use super::note::Note;
 use super::slot_shares::read_slot_shares;
 use crate::amount::{Amount, Cost};
@@ -15,10 +15,10 @@ use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, CAPACITY,
-    CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION,
-    PROTOCOL, PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SERVED, SHARES, TOKENS,
-    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
+    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, AttributeFault, BLOCKED_UNTIL, BORROWED,
+    CAPACITY, CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LENT, LIMIT_TYPE, LOTS, OBSERVED,
+    OBSERVED_VERSION, PROTOCOL, PROTOCOL_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError, SERVED,
+    SHARES, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION, WAITED_UNTIL,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -52,11 +52,14 @@ impl Bucket {
         } else {
             let (capacity, rate, tokens, anchor) =
                 (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
-            let lent = schema::optional(row, LENT, || schema::amount(row, LENT))?
-                .map_or(Amount::ZERO, |sum| sum.get());
+            let sum = |of| -> Result<Amount, RowError> {
+                let sum = schema::optional(row, of, || schema::amount(row, of))?;
+                Ok(sum.map_or(Amount::ZERO, |sum| sum.get()))
+            };
+            let loans = Loans { lent: sum(LENT)?, borrowed: sum(BORROWED)? };
             read_lines(
                 row,
-                LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, lent },
+                LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, loans },
             )?
         };
         Ok(Self {

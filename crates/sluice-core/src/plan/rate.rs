@@ -22,6 +22,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
+use crate::bucket::lines::Lender;
 use crate::line::Line;
 use crate::plan::claim::{Claim, judge};
 use crate::plan::{FutureAnchor, Plan, Refusal, Take};
@@ -105,11 +106,11 @@ pub(super) enum LotCount {
 
 /// Who takes from a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taker {
+enum Taker<'a> {
     /// Callers of its own.
     Own,
-    /// Callers of another line, who leave this much.
-    Borrower { leaves: Amount },
+    /// Callers of another line.
+    Borrower(&'a Lender),
 }
 
 /// Whether a write leaves the anchor where it is, if the anchor's age allows.
@@ -143,7 +144,7 @@ pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
     headroom: Duration,
     future_anchor: FutureAnchor,
-    taker: Taker,
+    taker: Taker<'a>,
     expects_spent: bool,
 }
 
@@ -156,10 +157,10 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// Plans what a caller of another share borrows of `lender`, as [`Bucket::lenders`] returned it: now or
-    /// not at all, and `floor` stays.
+    /// not at all, and the floor stays.
     #[must_use]
-    pub const fn borrowing((lender, floor): &'a (Bucket, Amount)) -> Self {
-        Self { taker: Taker::Borrower { leaves: *floor }, ..Self::new(lender) }
+    pub const fn borrowing(lender: &'a Lender) -> Self {
+        Self { taker: Taker::Borrower(lender), ..Self::new(&lender.line) }
     }
 
     /// Plans from `bucket` at `now`. If the anchor lies further in the future than the errors of clocks
@@ -262,7 +263,7 @@ impl<'a> RatePlanner<'a> {
     pub(super) const fn floor(self) -> Amount {
         match self.taker {
             Taker::Own => Amount::ZERO,
-            Taker::Borrower { leaves } => leaves,
+            Taker::Borrower(lender) => lender.floor,
         }
     }
 
@@ -357,7 +358,7 @@ impl<'a> RatePlanner<'a> {
     ) -> Planned {
         let (statement, after) = match (lot_count, self.taker) {
             (LotCount::Stays, Taker::Own) => (&taking.alone, after),
-            (LotCount::Stays, Taker::Borrower { .. }) => {
+            (LotCount::Stays, Taker::Borrower(_)) => {
                 values.extend([(":0", Operand::number(0)), (":lent", Operand::number(total))]);
                 (&taking.lent, after)
             }
@@ -366,7 +367,12 @@ impl<'a> RatePlanner<'a> {
                 (&taking.with_lot, after.with_lot())
             }
         };
-        Planned { update: self.update(statement, values), form, after }
+        let mut update = self.update(statement, values);
+        if let Taker::Borrower(lender) = self.taker {
+            update.statement =
+                Cow::Owned(update.statement.into_owned().borrowed_by(lender.borrower.as_ref()));
+        }
+        Planned { update, form, after }
     }
 
     fn room_below_brim(self, total: Amount) -> Amount {

@@ -121,6 +121,11 @@ impl Item {
         {
             return self.at(update, name).is_none();
         }
+        if let Some(name) =
+            comparison.strip_prefix("attribute_exists(").and_then(|rest| rest.strip_suffix(')'))
+        {
+            return self.at(update, name).is_some();
+        }
         let words: Vec<&str> = comparison.split(' ').collect();
         // A comparison with what is not there is false.
         let value = |term| self.number(update, term);

@@ -76,7 +76,7 @@ impl Caller {
             let Some(lent) = own.lenders(take.cost, take.now).into_iter().next() else { continue };
             let planner = RatePlanner::borrowing(&lent).expecting_spent(guesses);
             let planned = planner.plan(Take { patience: Duration::ZERO, ..take });
-            let lender = lent.0.share().cloned();
+            let lender = lent.line.share().cloned();
             if let Some(receipt) = self.write(item, planned, lender.as_ref()) {
                 return Some((receipt, lender));
             }
@@ -261,7 +261,7 @@ fn a_borrowing_on_its_way_leaves_the_floor_whatever_others_took() {
     let (mut item, now, _) = used();
     let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
     let seen = item.bucket().seen_from(name(0).as_ref());
-    let lent = seen.lenders(take.cost, now).into_iter().find(|(lender, _)| lender.share().is_none()).unwrap();
+    let lent = seen.lenders(take.cost, now).into_iter().find(|lender| lender.line.share().is_none()).unwrap();
     let claim = Claim { cost: take.cost, patience: Duration::ZERO };
     let late =
         RatePlanner::borrowing(&lent).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write.unwrap();

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sluice_core::{Amount, Bucket, Cost, ShareName, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Lender, ShareName, Timestamp};
 use sluice_table::random_wait_around;
 
 use crate::bucket::known::BucketReading;
@@ -94,14 +94,14 @@ impl Shown<'_> {
     }
 }
 
-/// The line that most likely lends `cost` now, as the bucket is seen from it, with what a borrower leaves
-/// there. A line that was full when a reply last showed it is asked at once.
+/// The line that most likely lends `cost` now. A line that was full when a reply last showed it is asked at
+/// once.
 pub(super) fn lender(
     of_line: &Extensions,
     reading: &BucketReading,
     cost: Cost,
     now: Timestamp,
-) -> Option<(Bucket, Amount)> {
+) -> Option<Lender> {
     if !reading.bucket.has_shares() {
         return None;
     }
@@ -112,7 +112,7 @@ pub(super) fn lender(
         let is_due = looks.get(&line.share().cloned()).is_none_or(|look| look.next <= now);
         is_due || Shown { line, floor, took: Amount::ZERO, cost }.was_full(read_at)
     };
-    reading.bucket.lenders(cost, now).into_iter().find(|(line, floor)| is_asked(line, *floor))
+    reading.bucket.lenders(cost, now).into_iter().find(|lender| is_asked(&lender.line, lender.floor))
 }
 
 /// A write of a borrower was applied, or found too little.

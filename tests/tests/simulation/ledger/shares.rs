@@ -44,6 +44,7 @@ pub(crate) struct LineRow {
     pub(crate) background: bool,
     lots: Micros,
     lent: Micros,
+    borrowed: Micros,
     /// What was given back so far: a settlement that returns as much as it takes changes nothing else.
     returned: Micros,
 }
@@ -78,9 +79,10 @@ pub(super) fn bucket_of_line(line: &str) -> &str {
 fn read(row: &Value) -> Option<LinesRow> {
     let whole = BucketRow::read(row)?;
     let sum = |of: &Value, name| number(of, name, 6).unwrap_or(0);
-    let (lots, lent, returned) =
-        (number(row, "lots", 0).unwrap_or(0), sum(row, "lent"), sum(row, "returned"));
-    let common = LineRow { row: whole.clone(), floor: None, background: false, lots, lent, returned };
+    let lots = number(row, "lots", 0).unwrap_or(0);
+    let [lent, borrowed, returned] = ["lent", "borrowed", "returned"].map(|name| sum(row, name));
+    let common =
+        LineRow { row: whole.clone(), floor: None, background: false, lots, lent, borrowed, returned };
     let mut lines = LinesRow::from([(COMMON.to_owned(), common)]);
     for (name, line) in row["shares"]["M"].as_object().into_iter().flatten() {
         let line = &line["M"];
@@ -92,11 +94,12 @@ fn read(row: &Value) -> Option<LinesRow> {
             repaired_at: number(line, "p", 6),
             ..whole.clone()
         };
-        let (lots, lent, returned) = (number(line, "l", 0).unwrap_or(0), sum(line, "n"), sum(line, "u"));
+        let lots = number(line, "l", 0).unwrap_or(0);
+        let [lent, borrowed, returned] = ["n", "o", "u"].map(|name| sum(line, name));
         let background = number(line, "b", 0) == Some(1);
         lines.insert(
             name.clone(),
-            LineRow { row, floor: number(line, "f", 6), background, lots, lent, returned },
+            LineRow { row, floor: number(line, "f", 6), background, lots, lent, borrowed, returned },
         );
     }
     Some(lines)
@@ -125,6 +128,19 @@ impl LineRow {
             (false, true) => 0,
             (false, false) => floor,
         }
+    }
+}
+
+/// What one line lent, another borrowed.
+fn counts_loans(before: &LinesRow, after: &LinesRow) -> Result<(), String> {
+    let rose = |of: fn(&LineRow) -> Micros| -> Vec<(&String, Micros)> {
+        let by = after.iter().map(|(name, line)| (name, of(line) - of(&before[name])));
+        by.filter(|(_, by)| *by != 0).collect()
+    };
+    match (rose(|line| line.lent).as_slice(), rose(|line| line.borrowed).as_slice()) {
+        ([], []) => Ok(()),
+        ([(lender, lent)], [(borrower, borrowed)]) if lender != borrower && lent == borrowed => Ok(()),
+        (lent, borrowed) => Err(format!("{lent:?} is counted as lent, and {borrowed:?} as borrowed")),
     }
 }
 
@@ -187,6 +203,7 @@ impl Ledger {
         if before.len() != after.len() || !after.iter().all(keeps) {
             return self.split_changed(writer, key, (&before, &after), now);
         }
+        counts_loans(&before, &after).map_err(|what| format!("{key}: a write of {by}: {what}"))?;
         match change.purpose {
             Purpose::Take { .. } | Purpose::Return { .. } | Purpose::Settle { .. } => {
                 let [name] = changed.as_slice() else {

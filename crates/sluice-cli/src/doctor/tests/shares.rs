@@ -41,6 +41,33 @@ async fn each_bucket_with_shares_is_told_with_their_parts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_shares_lent_and_borrowed_is_told() {
+    let dynamo = healthy().await;
+    for bucket in [RATE, SLOTS] {
+        split(&dynamo, bucket, &[share("search", "0.5", true)]).await;
+    }
+    let client = dynamo.client(TABLE);
+    let mut held = Vec::new();
+    for bucket in [RATE, SLOTS] {
+        let half = client.ops().bucket(&Dimension::new(bucket).unwrap()).await.unwrap().unwrap();
+        let half = half.seen_from(None).limit().capacity().micros() / 1_000_000;
+        for _ in 0..=half {
+            held.extend(client.acquire(sluice_sdk::Request::from(bucket)).await.unwrap().granted());
+        }
+    }
+    let findings = findings(&dynamo).await;
+    let [rate, slots] = [RATE, SLOTS].map(|bucket| told(&findings, bucket).remove(0));
+    assert_eq!(
+        rate,
+        "1 share: search 50 % (background, lent 1 so far); common line 50 % (borrowed 1 so far)"
+    );
+    assert_eq!(slots, "1 share: search 50 % (background, lent 1 now); common line 50 % (borrowed 1 now)");
+    for grant in held {
+        grant.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_share_of_slots_whose_row_is_missing_is_told() {
     let dynamo = healthy().await;
     split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;

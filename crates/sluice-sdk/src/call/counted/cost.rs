@@ -16,8 +16,8 @@ use crate::telemetry;
 use crate::telemetry::{Source, span};
 
 /// The most that a grant, or its release, may pay for being counted without a recorder and a subscriber, in
-/// nanoseconds.
-const MOST_NANOS: u128 = 300;
+/// nanoseconds. Three times as much in the build of the other tests, which is hardly optimised.
+const MOST_NANOS: u128 = if cfg!(debug_assertions) { 900 } else { 300 };
 const GRANTS: u32 = 50_000;
 
 fn entry(now: Timestamp) -> Arc<Entry> {
@@ -44,8 +44,7 @@ fn shortest(turn: impl Fn(Timestamp)) -> u128 {
 
 fn assert_little(what: &str, nanos: u128) {
     println!("{what}, no recorder, no subscriber: {nanos} ns");
-    // Without optimisation the figure says nothing.
-    assert!(cfg!(debug_assertions) || nanos < MOST_NANOS, "{what}: {nanos} ns");
+    assert!(nanos < MOST_NANOS, "{what}: {nanos} ns");
 }
 
 /// All that `Client::acquire` does for a grant from stock, except granting it: a counter and a histogram with

@@ -70,9 +70,9 @@ impl TokenBatch<'_> {
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
         let lent = lending::lender(&self.entry.extensions, reading, at_once[0].cost, now)?;
-        let planner = RatePlanner::borrowing(&lent).expecting_spent(self.expects_spent(&lent.0));
+        let planner = RatePlanner::borrowing(&lent).expecting_spent(self.expects_spent(&lent.line));
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = TakenFrom::Lender(lent.0.share().cloned(), lent.1);
+        let lender = TakenFrom::Lender(lent.line.share().cloned(), lent.floor);
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Claim, Cost, DeclaredShare, Factor, Field, Limit, LimitType, Operand, Plan,
-    Planned, Rate, RatePlanner, RateReceipt, Row, ShareName, Split, Starts, Take, Timestamp, Update,
+    Amount, Bucket, Change, Claim, Cost, DeclaredShare, Factor, Field, Lender, Limit, LimitType, Operand,
+    Plan, Planned, Rate, RatePlanner, RateReceipt, Row, ShareName, Split, Starts, Take, Timestamp, Update,
 };
 
 use super::{NOT_BLOCKED, NOW, bucket};
@@ -117,7 +117,7 @@ fn a_take_asks_the_own_line_for_what_a_take_of_a_bucket_asks() {
 fn who_borrows_asks_the_lender_for_the_floor_too_and_for_nothing_of_the_own_line() {
     let bucket = lines(0, 5);
     let lender = bucket.lenders(Cost::ONE, NOW).remove(0);
-    assert_eq!((lender.0.share(), lender.1), (Some(&search()), Amount::from_tokens(3)));
+    assert_eq!((lender.line.share(), lender.floor), (Some(&search()), Amount::from_tokens(3)));
     let borrows = borrowed(&lender, 2).unwrap();
     assert_eq!(condition(&borrows.update), asked(OF_SHARE)[0]);
     assert_eq!(number(&borrows.update, ":lowest"), "3", "k + floor - x");
@@ -129,8 +129,21 @@ fn who_borrows_asks_the_lender_for_the_floor_too_and_for_nothing_of_the_own_line
     assert!(borrowed(&lender, 8).is_none(), "C - k >= floor, though 11 would be there without a brim");
 }
 
+/// The model has no counters. This condition only keeps the path of the borrower's from making the write invalid.
+#[test]
+fn who_borrows_for_a_share_asks_that_the_row_still_has_the_share_where_it_counts() {
+    let lender = of_search(&lines(5, 0)).lenders(Cost::new(Amount::from_tokens(4)).unwrap(), NOW).remove(0);
+    let borrows = borrowed(&lender, 4).unwrap();
+    let of_lender = &asked("")[0];
+    assert_eq!(condition(&borrows.update), format!("{of_lender} AND attribute_exists(#shares.#borrower)"));
+    assert_eq!(borrows.update.statement.names.get("#borrower"), Some("search"));
+    let counts = ", #shares.#borrower.#borrowed = if_not_exists(#shares.#borrower.#borrowed, :0) + :lent";
+    assert!(borrows.update.statement.update.ends_with(counts), "{}", borrows.update.statement.update);
+    assert_eq!(number(&borrows.update, ":lent"), "4");
+}
+
 /// What a caller borrows, as lanes plan it.
-fn borrowed(lender: &(Bucket, Amount), tokens: i32) -> Option<Planned> {
+fn borrowed(lender: &Lender, tokens: i32) -> Option<Planned> {
     let claim = Claim { cost: take(tokens).cost, patience: Duration::ZERO };
     RatePlanner::borrowing(lender).plan_batch(&[claim], NOW, Starts::InReply, Amount::ZERO).write
 }
