@@ -35,6 +35,13 @@ type = "concurrent"
 capacity = 5
 
 [[bucket]]
+dimension = "shared#rpm"
+type = "requests"
+capacity = 1000
+window = "100h"
+shares = {{ search = 0.01, batch = {{ part = 0.5, background = true }} }}
+
+[[bucket]]
 dimension = "azure#a-model-whose-name-is-longer-than-a-phone-is-wide-2026-11-22#requests-per-minute"
 type = "requests"
 capacity = 60
@@ -162,12 +169,24 @@ def shows_times_as_the_command_does(page: Page) -> None:
 
 
 def follows(page: Page) -> None:
-    page.until("the buckets are there", "document.querySelectorAll('.card').length === 4")
+    page.until("the buckets are there", "document.querySelectorAll('.card').length === 5")
     page.until("a level is told", f"{card('openai#rpm')}.innerText.includes('500 left')")
     sluice("acquire", "openai#rpm=100")
     page.until("a grant shows by itself", f"/\\b40\\d left/.test({card('openai#rpm')}.innerText)")
     page.until("its line is drawn", f"{card('openai#rpm')}.querySelector('path.edge').getAttribute('d').length > 8")
     expect(page.run(BANNER), "no banner while all is well")
+
+
+def tells_of_shares(page: Page) -> None:
+    text = f"{card('shared#rpm')}.innerText.replaceAll('\\n', ' ')"
+    page.until("shares are told with what is left of them", f"/Share search 10 of 10/.test({text}) && /Share batch 500 of 500.*background/.test({text})")
+    lent, borrowed = (f"/Share {share}[^S]*{what} [\\d.]+ a second/.test({text})" for share, what in (("batch", "lent"), ("search", "borrowed")))
+    end = time.monotonic() + WAIT_SECS
+    while not page.run(f"{lent} && {borrowed}"):
+        if time.monotonic() > end:
+            raise SystemExit(f"FAIL what they lend and borrow is told: {page.run(text)}")
+        sluice("acquire", "--share", "search", "shared#rpm=5")
+    print("ok   what they lend and borrow is told")
 
 
 def takes_names_as_text(page: Page) -> None:
@@ -185,7 +204,7 @@ def answers(page: Page) -> None:
     page.run("(() => { const f = document.getElementById('filter'); f.value = 'OPENAI'; f.dispatchEvent(new Event('input')); })()")
     page.until("a filter leaves what it names", "document.querySelectorAll('.card').length === 1")
     page.run("(() => { const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input')); })()")
-    page.until("and without it all are back", "document.querySelectorAll('.card').length === 4")
+    page.until("and without it all are back", "document.querySelectorAll('.card').length === 5")
 
 
 def rests_while_hidden(page: Page) -> None:
@@ -277,6 +296,8 @@ def main() -> None:
         page = Page(PAGE_PORT)
         shows_times_as_the_command_does(page)
         follows(page)
+        tells_of_shares(page)
+        page.picture("shares")
         takes_names_as_text(page)
         answers(page)
         survives_what_it_cannot_draw(page)
@@ -287,7 +308,7 @@ def main() -> None:
         engine.stop()
         page.until("a table that is gone is told", f"!{BANNER} && document.getElementById('banner').innerText.includes('cannot be read')")
         expect(page.run(STALE), "and what is shown is greyed")
-        expect(page.run("document.querySelectorAll('.card').length === 4"), "but stays")
+        expect(page.run("document.querySelectorAll('.card').length === 5"), "but stays")
         page.picture("gone")
         begin(*serve_table[:-2])
         page.until("it recovers by itself", f"{BANNER} && !{STALE}")

@@ -230,6 +230,8 @@ BUGS = [
      "let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);\n        let lender",
      "let batch = planner.plan_batch(claims, now, Starts::InReply, Amount::ZERO);\n        let lender",
      CORE + "plan/rate.rs", "Taker::Borrower(lender) => lender.floor,", "Taker::Borrower(lender) => lender.floor.minus(lender.floor),"),
+    ("a loan that its borrower does not count", CORE + "statement.rs",
+     '", :0) + :lent"].concat()', '", :0) + :0"].concat()'),
     ("a borrowed grant that goes back to the common line", CORE + "plan/receipt.rs",
      "        let planner = RatePlanner::new(&self.after);\n        let (statement, most)",
      "        let common = Bucket::clone(&self.after).seen_from(None);\n"
