@@ -224,12 +224,12 @@ BUGS = [
     # Of shares. The ledger of the simulation (ledger/shares.rs) finds each within the first 40 seeds. These
     # tests find them too: tests/tests/integration/shares.rs, crates/sluice-core/tests/window_bound/shares.rs,
     # and the tests of limit/split.rs.
-    ("a borrower that leaves no floor", CORE + "plan/rate.rs", "Taker::Borrower(lender) => lender.floor,",
-     "Taker::Borrower(lender) => lender.floor.minus(lender.floor),"),
+    ("a borrower that leaves no floor", CORE + "plan/rate.rs", "Taker::Borrower(lender) => lender.floor(),",
+     "Taker::Borrower(lender) => lender.floor().minus(lender.floor()),"),
     ("a loan that is booked ahead", SDK + "lane/tokens/shares.rs",
      "let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);\n        let lender",
      "let batch = planner.plan_batch(claims, now, Starts::InReply, Amount::ZERO);\n        let lender",
-     CORE + "plan/rate.rs", "Taker::Borrower(lender) => lender.floor,", "Taker::Borrower(lender) => lender.floor.minus(lender.floor),"),
+     CORE + "plan/rate.rs", "Taker::Borrower(lender) => lender.floor(),", "Taker::Borrower(lender) => lender.floor().minus(lender.floor()),"),
     ("a loan that its borrower does not count", CORE + "statement.rs",
      '", :0) + :lent"].concat()', '", :0) + :0"].concat()'),
     ("a borrowed grant that goes back to the common line", CORE + "plan/receipt.rs",

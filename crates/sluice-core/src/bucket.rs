@@ -22,6 +22,7 @@ use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
 mod adopt;
+pub(crate) mod lender;
 pub(crate) mod lines;
 pub(crate) mod note;
 mod read;

@@ -53,7 +53,7 @@ mod vendor_limit;
 pub use admission::{AdmissionDecision, Pressure, ShedReason, Standing, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
 pub use bucket::Bucket;
-pub use bucket::lines::Lender;
+pub use bucket::lender::Lender;
 pub use bucket::slot_lines::SlotLine;
 pub use bucket::slot_shares::SlotShare;
 pub use clock_offset::{ClockOffset, OffsetEstimate};

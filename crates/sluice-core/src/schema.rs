@@ -79,7 +79,7 @@ pub const REPAIRED_AT: &str = "repaired_at";
 pub const RETURNED: &str = "returned";
 /// Bucket with shares, optional: monotone count of the tokens that its common line lent to shares.
 pub const LENT: &str = "lent";
-/// Bucket with shares, optional: monotone count of the tokens that callers of its common line took from shares.
+/// Bucket with shares, optional: monotone count of the tokens that callers of its common line borrowed.
 pub const BORROWED: &str = "borrowed";
 /// Rate bucket, optional: monotone sum by which replies of the vendor lowered the bucket.
 pub const OBSERVED: &str = "observed";

@@ -95,28 +95,30 @@ impl Statement {
         Self { update: in_line(&self.update).into(), condition: in_line(&self.condition).into(), names }
     }
 
-    /// The same, which also counts `:lent` in the line of the borrower, a share or the common line.
+    /// The same, which also adds `:lent` to what `borrower` has borrowed, a share or the common line.
     ///
-    /// Interleaving that the condition stops: an operator removed the borrower's share since the reading. Its
-    /// path would then make the whole request invalid, and the caller would not learn why.
-    pub(crate) fn borrowed_by(mut self, borrower: Option<&ShareName>) -> Self {
-        let counter = match borrower {
+    /// Interleaving that the condition stops: an operator removed the borrower's share since the reading.
+    /// DynamoDB takes an update of a path that is not there for an invalid request, and not for a failed
+    /// condition. So the reply would not contain the row.
+    pub(crate) fn and_counted_by(mut self, borrower: Option<&ShareName>) -> Self {
+        let names = &mut self.names;
+        let count = match borrower {
             None => {
-                self.names.attributes.to_mut().push(BORROWED);
+                names.attributes.to_mut().push(BORROWED);
                 "#borrowed"
             }
             Some(share) => {
-                if !self.names.attributes.contains(&SHARES) {
-                    self.names.attributes.to_mut().push(SHARES);
+                if !names.attributes.contains(&SHARES) {
+                    names.attributes.to_mut().push(SHARES);
                 }
-                let names = [("#borrower", share.to_string()), ("#borrowed", String::from(LINE_BORROWED))];
-                self.names.entries.extend(names);
+                names.entries.push(("#borrower", share.to_string()));
+                names.entries.push(("#borrowed", String::from(LINE_BORROWED)));
                 self.condition.to_mut().push_str(" AND attribute_exists(#shares.#borrower)");
                 "#shares.#borrower.#borrowed"
             }
         };
-        let counts = [", ", counter, " = if_not_exists(", counter, ", :0) + :lent"].concat();
-        self.update.to_mut().push_str(&counts);
+        let adds = [", ", count, " = if_not_exists(", count, ", :0) + :lent"].concat();
+        self.update.to_mut().push_str(&adds);
         self
     }
 

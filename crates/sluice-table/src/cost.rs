@@ -13,10 +13,10 @@ use crate::span;
 use crate::table_clock::TableClock;
 
 /// The most that the metrics of a request may cost without a recorder, in nanoseconds. Three times as much in
-/// the build of the other tests, which is hardly optimised; so for the next.
+/// the build of the other tests, which is hardly optimised.
 const MOST_FOR_METRICS: u128 = if cfg!(debug_assertions) { 900 } else { 300 };
 
-/// The most that learning the time from a reply may cost, in nanoseconds.
+/// The most that learning the time from a reply may cost, in nanoseconds; three times as much in that build.
 const MOST_FOR_TIME: u128 = if cfg!(debug_assertions) { 900 } else { 300 };
 
 const REQUESTS: u32 = 50_000;
@@ -39,7 +39,7 @@ fn assert_little(what: &str, nanos: u128, most: u128) {
 
 /// The duration of the request, its units, and its span.
 #[test]
-#[ignore = "a measurement: optimised, with --nocapture"]
+#[ignore = "a measurement, which nothing else may disturb: task test:cost"]
 fn a_request_pays_little_where_nobody_listens() {
     let units = Units::default();
     let consumed = ConsumedCapacity::builder().table_name("limits").capacity_units(1.0).build();
@@ -56,7 +56,7 @@ fn a_request_pays_little_where_nobody_listens() {
 /// What a request pays for learning the time of the table from its reply, with or without a recorder: four
 /// readings of this machine's clocks, the bracket, and once a second the gauge.
 #[test]
-#[ignore = "a measurement: optimised, with --nocapture"]
+#[ignore = "a measurement, which nothing else may disturb: task test:cost"]
 fn a_request_pays_little_for_the_time_that_its_reply_tells() {
     let clock = TableClock::new(Clock::system());
     let nanos = shortest(|now| {

@@ -1,6 +1,6 @@
 //! How much of the long tests runs. It depends on nothing, so that every crate may ask.
 
-/// Whether `SLUICE_TESTS=whole` asks for every case, as CI does.
+/// Whether `SLUICE_TESTS=whole` asks for every case, as every night.
 #[must_use]
 pub fn is_whole() -> bool {
     std::env::var_os("SLUICE_TESTS").is_some_and(|tests| tests == "whole")

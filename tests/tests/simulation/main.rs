@@ -55,7 +55,9 @@ use scenario::Scenario;
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 20;
 /// What so many seeds need not show, and [`ALL_SEEDS`] must.
-const RARE: [&str; 17] = [
+const RARE: [&str; 19] = [
+    "customers have a share",
+    "a neighbour borrows of customers",
     "guarantees are judged",
     "guarantees of slots are judged",
     "judged: a start that was booked and given up",
@@ -187,6 +189,7 @@ const ACTS: &[&str] = &[
     "a cool-down begins",
     "a heal found nothing",
     "a lot taken ahead",
+    "a neighbour borrows of customers",
     "a lull is over",
     "a machine is resumed, and its clock is behind",
     "a machine is resumed, and its clock set",
@@ -227,6 +230,7 @@ const ACTS: &[&str] = &[
     "slots: the name of a share goes",
     "call failed",
     "clock jumps",
+    "customers have a share",
     "cost: judged exactly",
     "cost: judged with its faults",
     "cost: units judged",

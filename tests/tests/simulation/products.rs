@@ -77,7 +77,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
 }
 
 /// Tells the ledger what the whole of a bucket may be.
-fn declare(universe: &Universe, bucket: &str, split: &Split) {
+pub(crate) fn declare(universe: &Universe, bucket: &str, split: &Split) {
     let rate = sluice_history::pico_per_sec(&split.whole().refill_rate().to_string()).unwrap();
     let whole = (Micros::from(split.whole().capacity().micros()), i128::from(rate));
     universe.ledger(|ledger| ledger.declares(bucket, whole));

@@ -70,9 +70,10 @@ fn watch(scenario: &Scenario) -> Sender<Infallible> {
 pub(crate) fn run(scenario: Scenario) -> Ran {
     let _running = watch(&scenario);
     fastrand::seed(scenario.seed);
-    // Its time stands still until it is used, so it begins before the other's ends, however long the run takes.
-    let next = virtual_time();
     let runtime = virtual_time();
+    // After the other, whose clock could not show an earlier time, and before the run, which may take longer
+    // than it lasts: until it is used, its time stands still.
+    let next = virtual_time();
     let abruptly = scenario.ends_abruptly;
     let (universe, processes) = runtime.block_on(busy(scenario));
     let runtime = if abruptly && universe.verdict().is_ok() {

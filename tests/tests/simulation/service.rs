@@ -6,6 +6,9 @@
 //! for four fifths of the tokens, or for as many slots as leave a third of the time. What is asked for counts
 //! as served where it is had within `PATIENCE` of the moment at which it was due.
 //!
+//! In half of the seeds with shares, the tokens are a share of a bucket, and a neighbour asks for all that it
+//! can borrow: the customers get their part beside it, too.
+//!
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the
 //! same process met, and waits for slots while a lease that nobody uses holds one: its take was delivered
 //! after its caller had gone, or its release met faults; and waits for tokens in which nine tenths of what
@@ -18,20 +21,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
-use sluice_sdk::{Leases, Outcome};
+use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split};
+use sluice_sdk::{Leases, Outcome, Request};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::conditions::stream;
+use crate::ledger::{COMMON, name_of_line};
 use crate::liveness::{Public, Stopwatch};
 use crate::process::{Process, Role};
+use crate::products::declare;
 use crate::row::Micros;
 use crate::times;
 use crate::universe::Universe;
 use crate::waits::Wait;
 
-const TOKENS: &str = "customer#rpm";
+/// A bucket of their own, or one with shares.
+const TOKENS: [&str; 2] = ["customer#rpm", "shared#customer#rpm"];
+const SHARE: &str = "customer";
 const SLOTS: &str = "customer#concurrent";
 
 /// What is had so long after it was due was had in time.
@@ -66,6 +73,8 @@ struct Served {
 
 /// Where customers ask, and how much.
 struct Demand {
+    /// The bucket of the tokens, and what customers have of it.
+    bucket: &'static str,
     tokens: Limit,
     /// Between two calls of one customer for tokens.
     every: Duration,
@@ -82,7 +91,10 @@ impl Demand {
         // during the slowest requests is enough (docs/semantics.md, *What cannot be promised*).
         let meanwhile =
             universe.scenario.conditions.longest(2).mul_f64(per_second.into()).as_secs_f64().ceil();
-        let capacity = capacity.max(meanwhile as u32);
+        let has_shares = universe.scenario.conditions.shares
+            && stream(universe.scenario.seed, "customers have a share").bool();
+        // What a borrower leaves is a quarter.
+        let capacity = capacity.max(meanwhile as u32) * if has_shares { 4 } else { 1 };
         let whole = Amount::from_tokens(capacity.try_into().unwrap());
         let refill = Rate::per(whole, Duration::from_secs(capacity.into()) / per_second).unwrap();
         let slots = rng.u32(1..=3).min(customers);
@@ -90,11 +102,59 @@ impl Demand {
         // With its requests, and the pause until the next in line looks.
         let kept = holds + Duration::from_millis(200) + universe.scenario.conditions.slack(4);
         Self {
+            bucket: TOKENS[usize::from(has_shares)],
             tokens: Limit::rate(LimitType::Requests, whole, refill, Cost::ONE).unwrap(),
             every: Duration::from_secs(customers.into()).mul_f64(1.25) / per_second,
             slots: Limit::concurrent(Amount::from_tokens(slots.try_into().unwrap()), Cost::ONE).unwrap(),
             holds,
             rests: (kept * customers * 3 / (slots * 2)).saturating_sub(kept).max(Duration::from_millis(50)),
+        }
+    }
+}
+
+impl Demand {
+    fn has_shares(&self) -> bool {
+        self.bucket == TOKENS[1]
+    }
+
+    /// All of the bucket of the tokens: as much again, if the customers have a share of it.
+    fn split(&self) -> Split {
+        if !self.has_shares() {
+            return self.tokens.into();
+        }
+        let twice = |amount: Amount| amount.plus(amount);
+        let capacity = twice(self.tokens.capacity());
+        let fills_in = self.tokens.refill_rate().time_for(self.tokens.capacity()).unwrap();
+        let whole =
+            Limit::rate(LimitType::Requests, capacity, Rate::per(capacity, fills_in).unwrap(), Cost::ONE);
+        let half = DeclaredShare {
+            name: SHARE.parse().unwrap(),
+            part: "0.5".parse().unwrap(),
+            floor: None,
+            background: false,
+        };
+        Split::new(whole.unwrap(), &[half]).unwrap()
+    }
+
+    fn request(&self) -> Request<'static> {
+        let request = Request::from(self.bucket);
+        if self.has_shares() { request.share(SHARE) } else { request }
+    }
+}
+
+/// A neighbour without a share, who wants all that there is.
+async fn borrows(universe: Arc<Universe>, demand: Arc<Demand>) {
+    let process = universe.process("neighbour", Role::Customer, |client| client.self_heal(false));
+    while !universe.is_over() {
+        match process.client.acquire(demand.bucket).await {
+            Ok(Outcome::Granted(grant)) => {
+                if grant.paid_from(demand.bucket) == Some(SHARE) {
+                    universe.count("a neighbour borrows of customers");
+                }
+                drop(grant.release().await);
+            }
+            Ok(Outcome::RetryIn(retry)) => sleep(retry.wait().max(Duration::from_millis(1))).await,
+            Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }
@@ -112,9 +172,17 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let mut rng = stream(universe.scenario.seed, "what customers ask");
     let customers = rng.u32(2..=4);
     let demand = Arc::new(Demand::drawn(universe, customers, &mut rng));
-    for (name, limit) in [(TOKENS, &demand.tokens), (SLOTS, &demand.slots)] {
+    for (name, split) in [(demand.bucket, demand.split()), (SLOTS, demand.slots.into())] {
         let bucket = Dimension::new(name).unwrap();
-        universe.undisturbed(operator.client.ops().apply_limit(&bucket, limit)).await.unwrap();
+        if demand.has_shares() {
+            declare(universe, name, &split);
+        }
+        universe.undisturbed(operator.client.ops().apply_split(&bucket, &split)).await.unwrap();
+    }
+    if demand.has_shares() {
+        universe.count("customers have a share");
+        universe.record(|record| record.guarantees_nothing(demand.bucket));
+        tasks.spawn(borrows(Arc::clone(universe), Arc::clone(&demand)));
     }
     let shared = rng.bool().then(|| process(universe, "customer-shared", &mut rng));
     let processes = Arc::new(Mutex::new(Vec::new()));
@@ -177,7 +245,8 @@ impl Customer {
             self.counts(since, due, is_served, is_excused);
             due += self.demand.every.mul_f64(0.5 + self.rng.f64());
         }
-        self.judge(TOKENS);
+        let bucket = self.demand.bucket;
+        self.judge(bucket);
     }
 
     /// Asks until it is granted, and comes back as it is told.
@@ -185,7 +254,7 @@ impl Customer {
         loop {
             let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire);
             let asked_at = self.universe.time();
-            match ask.on(self.process.client.acquire(TOKENS)).await {
+            match ask.on(self.process.client.acquire(self.demand.request())).await {
                 Ok(Outcome::Granted(grant)) => {
                     times::judge(&self.universe, &self.process, asked_at);
                     drop(grant.release().await);
@@ -209,7 +278,9 @@ impl Customer {
         let jumps = self.universe.jumps_since(Instant::now() - long);
         let long = Micros::try_from(long.as_micros()).unwrap();
         let from = self.universe.time() - long - jumps.iter().sum::<Micros>();
-        self.universe.ledger(|ledger| ledger.was_used_up(TOKENS, from, (long, &jumps)))
+        let line = if self.demand.has_shares() { SHARE } else { COMMON };
+        let line = name_of_line(self.demand.bucket, line);
+        self.universe.ledger(|ledger| ledger.was_used_up(&line, from, (long, &jumps)))
     }
 
     /// The true time then.

@@ -200,7 +200,8 @@ struct ShareLevel {
     /// Of slots: those that callers of others hold now. Of a rate: what callers of others took so far. `None`
     /// if the leases, which say it of slots, cannot be read.
     lent: Option<Decimal>,
-    /// As `lent`, of what its callers hold or took of others.
+    /// Of slots: those of others that its callers hold now. Of a rate: what its callers took of others so
+    /// far. `None` as for `lent`.
     borrowed: Option<Decimal>,
     background: bool,
     /// Whether a change of shares has not come to its end: nobody takes slots of it.

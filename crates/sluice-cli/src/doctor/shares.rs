@@ -39,7 +39,7 @@ struct Part {
     is_background: bool,
     lent: Amount,
     borrowed: Amount,
-    /// In what time it lent and borrowed that.
+    /// Of when the two are: "so far" or "now".
     during: &'static str,
 }
 

@@ -9,7 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Bucket;
-use crate::amount::{Amount, Cost};
+use super::lender::Loans;
+use crate::amount::Amount;
 use crate::limit::Limit;
 use crate::limit::split::MOST_SHARES;
 use crate::line::Line;
@@ -33,26 +34,6 @@ pub(crate) struct LineRead {
     pub(crate) returned: Amount,
     pub(crate) repaired_at: Option<Timestamp>,
     pub(crate) loans: Loans,
-}
-
-/// What became of a line's tokens between its callers and those of other lines so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loans {
-    /// Taken of this line by callers of others.
-    pub(crate) lent: Amount,
-    /// Taken of others by callers of this line.
-    pub(crate) borrowed: Amount,
-}
-
-/// A line that another may borrow from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lender {
-    /// The bucket as seen from that line.
-    pub line: Bucket,
-    /// What a borrower leaves there.
-    pub floor: Amount,
-    /// The share that borrows; `None` for the common line.
-    pub borrower: Option<ShareName>,
 }
 
 /// A share as it was read.
@@ -144,7 +125,7 @@ impl Lines {
     }
 
     /// What a borrower of one line leaves in another.
-    fn floor(&self, borrower: Option<&ShareName>, lender: Option<&ShareName>) -> Amount {
+    pub(super) fn floor(&self, borrower: Option<&ShareName>, lender: Option<&ShareName>) -> Amount {
         let Some(line) = self.line(lender) else { return Amount::from_micros(i64::MAX) };
         let stated = lender.and_then(|name| self.share(name.as_str())).and_then(|share| share.floor);
         let floor = stated.unwrap_or_else(|| line.default_floor());
@@ -206,48 +187,10 @@ impl Bucket {
         stated.unwrap_or_else(|| lines.line(self.share()).map_or(Amount::ZERO, LineRead::default_floor))
     }
 
-    /// What callers of other lines have taken of this one so far, monotone.
-    #[must_use]
-    pub fn lent(&self) -> Amount {
-        self.loans().map_or(Amount::ZERO, |loans| loans.lent)
-    }
-
-    /// What callers of this line have taken of others so far, monotone. Callers of earlier versions do not count
-    /// it.
-    #[must_use]
-    pub fn borrowed(&self) -> Amount {
-        self.loans().map_or(Amount::ZERO, |loans| loans.borrowed)
-    }
-
-    fn loans(&self) -> Option<Loans> {
-        self.lines.as_ref().and_then(|lines| lines.line(self.share())).map(|line| line.loans)
-    }
-
     /// Whether the share that the bucket is seen from is for background work.
     #[must_use]
     pub fn is_background(&self) -> bool {
         self.lines.as_ref().is_some_and(|lines| lines.is_background(self.share()))
-    }
-
-    /// The lines that this one may borrow `cost` from, by this reading: the one with the most room first.
-    #[must_use]
-    pub fn lenders(&self, cost: Cost, now: Timestamp) -> Vec<Lender> {
-        let Some(lines) = &self.lines else { return Vec::new() };
-        let mut rooms: Vec<(Amount, Option<&ShareName>, Amount)> = Vec::new();
-        for (name, line) in lines.iter().filter(|(name, _)| *name != self.share()) {
-            let floor = lines.floor(self.share(), name);
-            let room = line.level(now).minus(floor);
-            if room >= cost.amount() {
-                rooms.push((room, name, floor));
-            }
-        }
-        rooms.sort_by_key(|(room, ..)| core::cmp::Reverse(*room));
-        let lender = |(_, name, floor)| Lender {
-            line: self.clone().seen_from(name),
-            floor,
-            borrower: self.share().cloned(),
-        };
-        rooms.into_iter().map(lender).collect()
     }
 
     /// The limit of the whole row: the sum over its lines, which is its limit if it has none. A share of a

@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::Bucket;
-use super::lines::{LineRead, Loans, read_lines};
+use super::lender::Loans;
+use super::lines::{LineRead, read_lines};
 use super::note::Note;
 use super::slot_shares::read_slot_shares;
 use crate::amount::{Amount, Cost};

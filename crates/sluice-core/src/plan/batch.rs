@@ -59,7 +59,8 @@ pub struct RateBatch<'a> {
 
 impl<'a> RatePlanner<'a> {
     /// The write for as many of `claims` as fit, in their order. The write takes up to `prefetch` more, as
-    /// long as the bucket stays half full: below that, every token is for callers that need it now.
+    /// long as the bucket stays half full: below that, every token is for callers that need it now. A
+    /// borrower takes no more.
     #[must_use]
     pub fn plan_batch(self, claims: &[Claim], now: Timestamp, starts: Starts, prefetch: Amount) -> BatchPlan {
         let mut batch = self.batch(now, starts);
@@ -143,7 +144,8 @@ impl RateBatch<'_> {
         let prefetched = worth_a_lot(most.min(spare), limit.cost_per_call());
         // The reading says full, but others most likely spent since: less than half may be there.
         let is_guess = self.planner.expects_spent_of_full(self.now);
-        if self.total == Amount::ZERO || prefetched == Amount::ZERO || is_guess {
+        let takes_none = is_guess || !self.planner.takes_lots();
+        if self.total == Amount::ZERO || prefetched == Amount::ZERO || takes_none {
             return Amount::ZERO;
         }
         self.lot_count = LotCount::Rises;

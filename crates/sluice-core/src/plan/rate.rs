@@ -22,7 +22,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
-use crate::bucket::lines::Lender;
+use crate::bucket::lender::Lender;
 use crate::line::Line;
 use crate::plan::claim::{Claim, judge};
 use crate::plan::{FutureAnchor, Plan, Refusal, Take};
@@ -160,7 +160,7 @@ impl<'a> RatePlanner<'a> {
     /// not at all, and the floor stays.
     #[must_use]
     pub const fn borrowing(lender: &'a Lender) -> Self {
-        Self { taker: Taker::Borrower(lender), ..Self::new(&lender.line) }
+        Self { taker: Taker::Borrower(lender), ..Self::new(lender.line()) }
     }
 
     /// Plans from `bucket` at `now`. If the anchor lies further in the future than the errors of clocks
@@ -255,6 +255,11 @@ impl<'a> RatePlanner<'a> {
         if is_large && !claim.patience.is_zero() { Anchor::Moves } else { Anchor::Stays }
     }
 
+    /// Whether tokens may be taken ahead of demand: of the own line alone.
+    pub(super) const fn takes_lots(self) -> bool {
+        matches!(self.taker, Taker::Own)
+    }
+
     pub(super) const fn bucket(self) -> &'a Bucket {
         self.bucket
     }
@@ -263,7 +268,7 @@ impl<'a> RatePlanner<'a> {
     pub(super) const fn floor(self) -> Amount {
         match self.taker {
             Taker::Own => Amount::ZERO,
-            Taker::Borrower(lender) => lender.floor,
+            Taker::Borrower(lender) => lender.floor(),
         }
     }
 
@@ -356,23 +361,22 @@ impl<'a> RatePlanner<'a> {
         form: Form,
         after: Bucket,
     ) -> Planned {
-        let (statement, after) = match (lot_count, self.taker) {
-            (LotCount::Stays, Taker::Own) => (&taking.alone, after),
-            (LotCount::Stays, Taker::Borrower(_)) => {
-                values.extend([(":0", Operand::number(0)), (":lent", Operand::number(total))]);
-                (&taking.lent, after)
-            }
-            (LotCount::Rises, _) => {
+        let (statement, after) = match (self.taker, lot_count) {
+            (Taker::Own, LotCount::Stays) => (&taking.alone, after),
+            (Taker::Own, LotCount::Rises) => {
                 values.push((":0", Operand::number(0)));
                 (&taking.with_lot, after.with_lot())
             }
+            // A borrower takes no lot.
+            (Taker::Borrower(lender), _) => {
+                values.extend([(":0", Operand::number(0)), (":lent", Operand::number(total))]);
+                let mut update = self.update(&taking.lent, values);
+                let counted = update.statement.into_owned().and_counted_by(lender.borrower());
+                update.statement = Cow::Owned(counted);
+                return Planned { update, form, after };
+            }
         };
-        let mut update = self.update(statement, values);
-        if let Taker::Borrower(lender) = self.taker {
-            update.statement =
-                Cow::Owned(update.statement.into_owned().borrowed_by(lender.borrower.as_ref()));
-        }
-        Planned { update, form, after }
+        Planned { update: self.update(statement, values), form, after }
     }
 
     fn room_below_brim(self, total: Amount) -> Amount {

@@ -73,10 +73,10 @@ impl Caller {
                 return Some((receipt, of));
             }
             let own = self.reading.clone().seen_from(self.of.as_ref());
-            let Some(lent) = own.lenders(take.cost, take.now).into_iter().next() else { continue };
-            let planner = RatePlanner::borrowing(&lent).expecting_spent(guesses);
+            let Some(lender) = own.lenders(take.cost, take.now).into_iter().next() else { continue };
+            let planner = RatePlanner::borrowing(&lender).expecting_spent(guesses);
             let planned = planner.plan(Take { patience: Duration::ZERO, ..take });
-            let lender = lent.line.share().cloned();
+            let lender = lender.line().share().cloned();
             if let Some(receipt) = self.write(item, planned, lender.as_ref()) {
                 return Some((receipt, lender));
             }
@@ -261,10 +261,16 @@ fn a_borrowing_on_its_way_leaves_the_floor_whatever_others_took() {
     let (mut item, now, _) = used();
     let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
     let seen = item.bucket().seen_from(name(0).as_ref());
-    let lent = seen.lenders(take.cost, now).into_iter().find(|lender| lender.line.share().is_none()).unwrap();
+    let lender =
+        seen.lenders(take.cost, now).into_iter().find(|lender| lender.line().share().is_none()).unwrap();
     let claim = Claim { cost: take.cost, patience: Duration::ZERO };
-    let late =
-        RatePlanner::borrowing(&lent).plan_batch(&[claim], now, Starts::InReply, Amount::ZERO).write.unwrap();
+    let late = RatePlanner::borrowing(&lender)
+        .plan_batch(&[claim], now, Starts::InReply, Amount::ZERO)
+        .write
+        .unwrap();
+    let ahead =
+        RatePlanner::borrowing(&lender).plan_batch(&[claim], now, Starts::InReply, Amount::from_tokens(9));
+    assert_eq!((ahead.prefetched, ahead.write), (Amount::ZERO, Some(late.clone())), "and takes no lot");
     assert!(item.holds(&late.update));
     taken(&mut item, None, 22, now);
     assert!(!item.apply(&late.update), "seven are left of the thirty, less than what is never lent");

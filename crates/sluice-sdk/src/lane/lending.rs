@@ -112,7 +112,7 @@ pub(super) fn lender(
         let is_due = looks.get(&line.share().cloned()).is_none_or(|look| look.next <= now);
         is_due || Shown { line, floor, took: Amount::ZERO, cost }.was_full(read_at)
     };
-    reading.bucket.lenders(cost, now).into_iter().find(|lender| is_asked(&lender.line, lender.floor))
+    reading.bucket.lenders(cost, now).into_iter().find(|lender| is_asked(lender.line(), lender.floor()))
 }
 
 /// A write of a borrower was applied, or found too little.

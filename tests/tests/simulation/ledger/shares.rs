@@ -131,15 +131,17 @@ impl LineRow {
     }
 }
 
-/// What one line lent, another borrowed.
-fn counts_loans(before: &LinesRow, after: &LinesRow) -> Result<(), String> {
+/// The line that a write borrowed for, if it did: what one line lent, another borrowed.
+fn borrower(before: &LinesRow, after: &LinesRow) -> Result<Option<String>, String> {
     let rose = |of: fn(&LineRow) -> Micros| -> Vec<(&String, Micros)> {
         let by = after.iter().map(|(name, line)| (name, of(line) - of(&before[name])));
         by.filter(|(_, by)| *by != 0).collect()
     };
     match (rose(|line| line.lent).as_slice(), rose(|line| line.borrowed).as_slice()) {
-        ([], []) => Ok(()),
-        ([(lender, lent)], [(borrower, borrowed)]) if lender != borrower && lent == borrowed => Ok(()),
+        ([], []) => Ok(None),
+        ([(lender, lent)], [(borrower, borrowed)]) if lender != borrower && lent == borrowed => {
+            Ok(Some((*borrower).clone()))
+        }
         (lent, borrowed) => Err(format!("{lent:?} is counted as lent, and {borrowed:?} as borrowed")),
     }
 }
@@ -203,13 +205,17 @@ impl Ledger {
         if before.len() != after.len() || !after.iter().all(keeps) {
             return self.split_changed(writer, key, (&before, &after), now);
         }
-        counts_loans(&before, &after).map_err(|what| format!("{key}: a write of {by}: {what}"))?;
+        let borrower = borrower(&before, &after).map_err(|what| format!("{key}: a write of {by}: {what}"))?;
+        // Its process knows of late changes by then.
+        let is_background =
+            borrower.is_some_and(|borrower| after[&borrower].background) && !self.changed_of_late(key, now);
         match change.purpose {
             Purpose::Take { .. } | Purpose::Return { .. } | Purpose::Settle { .. } => {
                 let [name] = changed.as_slice() else {
                     return Err(format!("{key}: {:?} of {by} changed the lines {changed:?}", change.purpose));
                 };
-                self.one_line_changed(writer, change, name, (&before[*name], &after[*name]), (now, error))?;
+                let lines = (&before[*name], &after[*name]);
+                self.one_line_changed(writer, change, (name, is_background), lines, (now, error))?;
             }
             _ => self.lowered_lines(writer, change, (&before, &after), now)?,
         }
@@ -261,7 +267,7 @@ impl Ledger {
         &mut self,
         writer: Writer<'_>,
         change: &Touched,
-        name: &str,
+        (name, borrower_is_background): (&str, bool),
         (before, after): (&LineRow, &LineRow),
         (now, error): (Micros, Micros),
     ) -> Result<(), String> {
@@ -291,7 +297,7 @@ impl Ledger {
         if lent < 0 || lent > taken + 2 || after.lots != before.lots {
             return Err(format!("{key}: {by} took {taken} and counts {lent} as lent: {before:?}, {after:?}"));
         }
-        let (left, floor) = (after.row.line(planned), after.floor(false));
+        let (left, floor) = (after.row.line(planned), after.floor(borrower_is_background));
         if left < floor - 2 {
             return Err(format!(
                 "{key}: {by} borrowed down to {left} of the {floor} that are never lent: {after:?}"
@@ -384,6 +390,9 @@ impl Ledger {
                 return Err(format!(
                     "{key}: {name} has an anchor that it had before, {latest:?}: {before:?}, {after:?}"
                 ));
+            }
+            if was.is_some_and(|was| (was.lent, was.borrowed) != (line.lent, line.borrowed)) {
+                return Err(format!("{key}: {name} lent or borrowed something else: {was:?}, {line:?}"));
             }
             if let Some(was) = was.filter(|_| name != COMMON) {
                 let most = was.level(line.row.anchor).min(line.row.capacity);

@@ -50,7 +50,7 @@ fn assert_little(what: &str, nanos: u128) {
 /// All that `Client::acquire` does for a grant from stock, except granting it: a counter and a histogram with
 /// kept handles, and a span without a subscriber. `docs/metrics.md` says how to run it.
 #[test]
-#[ignore = "a measurement: optimised, with --nocapture"]
+#[ignore = "a measurement, which nothing else may disturb: task test:cost"]
 fn a_grant_from_stock_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
     let request = Request::from("openai#rpm");
@@ -64,7 +64,7 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
 
 /// All that one acquire by the table counts, except its request.
 #[test]
-#[ignore = "a measurement: optimised, with --nocapture"]
+#[ignore = "a measurement, which nothing else may disturb: task test:cost"]
 fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
     let request = Request::from("openai#rpm");
@@ -79,7 +79,7 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
 
 /// All that its release counts, except its request.
 #[test]
-#[ignore = "a measurement: optimised, with --nocapture"]
+#[ignore = "a measurement, which nothing else may disturb: task test:cost"]
 fn a_release_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
     let request = Request::from("openai#rpm");

@@ -69,10 +69,10 @@ impl TokenBatch<'_> {
             }
             Some(Plan::NeverSatisfiable { .. }) | None => return None,
         }
-        let lent = lending::lender(&self.entry.extensions, reading, at_once[0].cost, now)?;
-        let planner = RatePlanner::borrowing(&lent).expecting_spent(self.expects_spent(&lent.line));
+        let lender = lending::lender(&self.entry.extensions, reading, at_once[0].cost, now)?;
+        let planner = RatePlanner::borrowing(&lender).expecting_spent(self.expects_spent(lender.line()));
         let batch = planner.plan_batch(&at_once, now, Starts::InReply, Amount::ZERO);
-        let lender = TakenFrom::Lender(lent.line.share().cloned(), lent.floor);
+        let lender = TakenFrom::Lender(lender.line().share().cloned(), lender.floor());
         if batch.total == Amount::ZERO { None } else { write_of(batch, lender, now) }
     }
 

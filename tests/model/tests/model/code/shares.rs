@@ -117,7 +117,7 @@ fn a_take_asks_the_own_line_for_what_a_take_of_a_bucket_asks() {
 fn who_borrows_asks_the_lender_for_the_floor_too_and_for_nothing_of_the_own_line() {
     let bucket = lines(0, 5);
     let lender = bucket.lenders(Cost::ONE, NOW).remove(0);
-    assert_eq!((lender.line.share(), lender.floor), (Some(&search()), Amount::from_tokens(3)));
+    assert_eq!((lender.line().share(), lender.floor()), (Some(&search()), Amount::from_tokens(3)));
     let borrows = borrowed(&lender, 2).unwrap();
     assert_eq!(condition(&borrows.update), asked(OF_SHARE)[0]);
     assert_eq!(number(&borrows.update, ":lowest"), "3", "k + floor - x");
@@ -129,7 +129,8 @@ fn who_borrows_asks_the_lender_for_the_floor_too_and_for_nothing_of_the_own_line
     assert!(borrowed(&lender, 8).is_none(), "C - k >= floor, though 11 would be there without a brim");
 }
 
-/// The model has no counters. This condition only keeps the path of the borrower's from making the write invalid.
+/// The model has no counts. Without this condition, the path of a share that was removed would make the write
+/// invalid.
 #[test]
 fn who_borrows_for_a_share_asks_that_the_row_still_has_the_share_where_it_counts() {
     let lender = of_search(&lines(5, 0)).lenders(Cost::new(Amount::from_tokens(4)).unwrap(), NOW).remove(0);
