@@ -144,7 +144,8 @@ impl Demand {
 
 /// A neighbour without a share, who wants all that there is.
 async fn borrows(universe: Arc<Universe>, demand: Arc<Demand>) {
-    let process = universe.process("neighbour", Role::Customer, |client| client.self_heal(false));
+    let process =
+        universe.process("neighbour", Role::Customer, |client| client.self_heal(false).note_use(false));
     while !universe.is_over() {
         match process.client.acquire(demand.bucket).await {
             Ok(Outcome::Granted(grant)) => {
@@ -184,13 +185,13 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
         universe.record(|record| record.guarantees_nothing(demand.bucket));
         tasks.spawn(borrows(Arc::clone(universe), Arc::clone(&demand)));
     }
-    let shared = rng.bool().then(|| process(universe, "customer-shared", &mut rng));
+    let shared = rng.bool().then(|| process(universe, &demand, "customer-shared", &mut rng));
     let processes = Arc::new(Mutex::new(Vec::new()));
     for at in 0..customers {
         let process = shared
             .clone()
             .filter(|_| at < 2)
-            .unwrap_or_else(|| process(universe, &format!("customer-{at}"), &mut rng));
+            .unwrap_or_else(|| process(universe, &demand, &format!("customer-{at}"), &mut rng));
         processes.lock().unwrap().push(process.clone());
         let customer = |rng: Rng| Customer {
             universe: Arc::clone(universe),
@@ -205,11 +206,14 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     }
 }
 
-fn process(universe: &Arc<Universe>, name: &str, rng: &mut Rng) -> Process {
+fn process(universe: &Arc<Universe>, demand: &Demand, name: &str, rng: &mut Rng) -> Process {
     let leases = if rng.bool() { Leases::Inline } else { Leases::Concurrent };
     // No holder of theirs crashes.
-    let process = universe
-        .process(name, Role::Customer, |client| client.leases(leases).self_heal(false).lease_ttl(LEASE));
+    let process = universe.process(name, Role::Customer, |client| {
+        let client = client.leases(leases).self_heal(false).lease_ttl(LEASE);
+        // Notes of use are judged in buckets without shares.
+        client.note_use(!demand.has_shares())
+    });
     let most = universe.scenario.clock_error;
     process.set_clock_error(rng.i64(-most..=most));
     process
