@@ -39,6 +39,8 @@ use crate::waits::Wait;
 /// A bucket of their own, or one with shares.
 const TOKENS: [&str; 2] = ["customer#rpm", "shared#customer#rpm"];
 const SHARE: &str = "customer";
+/// What it borrows excuses nothing.
+const NEIGHBOUR: &str = "neighbour";
 const SLOTS: &str = "customer#concurrent";
 
 /// What is had so long after it was due was had in time.
@@ -145,7 +147,7 @@ impl Demand {
 /// A neighbour without a share, who wants all that there is.
 async fn borrows(universe: Arc<Universe>, demand: Arc<Demand>) {
     let process =
-        universe.process("neighbour", Role::Customer, |client| client.self_heal(false).note_use(false));
+        universe.process(NEIGHBOUR, Role::Customer, |client| client.self_heal(false).note_use(false));
     while !universe.is_over() {
         match process.client.acquire(demand.bucket).await {
             Ok(Outcome::Granted(grant)) => {
@@ -284,7 +286,7 @@ impl Customer {
         let from = self.universe.time() - long - jumps.iter().sum::<Micros>();
         let line = if self.demand.has_shares() { SHARE } else { COMMON };
         let line = name_of_line(self.demand.bucket, line);
-        self.universe.ledger(|ledger| ledger.was_used_up(&line, from, (long, &jumps)))
+        self.universe.ledger(|ledger| ledger.was_used_up((&line, NEIGHBOUR), from, (long, &jumps)))
     }
 
     /// The true time then.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::Bucket;
 use crate::amount::{Amount, Cost};
+use crate::schema::{self, Row};
 use crate::share::ShareName;
 use crate::timestamp::Timestamp;
 
@@ -14,6 +15,15 @@ pub(crate) struct Loans {
     pub(crate) lent: Amount,
     /// Taken of others by callers of this line.
     pub(crate) borrowed: Amount,
+}
+
+impl Loans {
+    /// Counts for people, which no plan rests on: one that is missing or cannot be read is 0, and the bucket
+    /// can be used.
+    pub(super) fn read<R: Row + ?Sized>(line: &R, lent: &'static str, borrowed: &'static str) -> Self {
+        let count = |of| schema::amount(line, of).map_or(Amount::ZERO, |count| count.get());
+        Self { lent: count(lent), borrowed: count(borrowed) }
+    }
 }
 
 /// A line that another one may borrow of.

@@ -274,10 +274,8 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
         let limit = whole
             .of_line(capacity.get(), rate.get())
             .map_err(|error| RowError::bad(LINE_CAPACITY, &alloc::format!("{capacity} at {rate}"), error))?;
-        let sum = |of| -> Result<Amount, RowError> {
-            let sum = entry.field(of).map(|_| schema::amount(entry, of)).transpose()?;
-            Ok(sum.map_or(Amount::ZERO, |sum| sum.get()))
-        };
+        let returned =
+            entry.field(LINE_RETURNED).map(|_| schema::amount(entry, LINE_RETURNED)).transpose()?;
         let repaired_at = entry.field(LINE_REPAIRED_AT).map(|_| schema::timestamp(entry, LINE_REPAIRED_AT));
         let floor = entry.field(LINE_FLOOR).map(|_| schema::amount(entry, LINE_FLOOR)).transpose()?;
         let line = LineRead {
@@ -287,9 +285,9 @@ fn read_share(name: &str, entry: Option<&dyn Row>, whole: &Limit) -> Result<Shar
             tokens: schema::amount(entry, LINE_TOKENS)?,
             anchor: schema::timestamp(entry, LINE_ANCHOR)?,
             lots: optional(LINE_LOTS)?.unwrap_or(0),
-            returned: sum(LINE_RETURNED)?,
+            returned: returned.map_or(Amount::ZERO, |sum| sum.get()),
             repaired_at: repaired_at.transpose()?.map(|at| at.get()),
-            loans: Loans { lent: sum(LINE_LENT)?, borrowed: sum(LINE_BORROWED)? },
+            loans: Loans::read(entry, LINE_LENT, LINE_BORROWED),
         };
         let is_background = optional(LINE_BACKGROUND)? == Some(1);
         Ok(Share { name: name.clone(), line, floor: floor.map(|floor| floor.get()), is_background })

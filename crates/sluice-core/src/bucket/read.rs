@@ -53,11 +53,7 @@ impl Bucket {
         } else {
             let (capacity, rate, tokens, anchor) =
                 (capacity.clone(), rate.clone(), tokens.clone(), anchor.clone());
-            let sum = |of| -> Result<Amount, RowError> {
-                let sum = schema::optional(row, of, || schema::amount(row, of))?;
-                Ok(sum.map_or(Amount::ZERO, |sum| sum.get()))
-            };
-            let loans = Loans { lent: sum(LENT)?, borrowed: sum(BORROWED)? };
+            let loans = Loans::read(row, LENT, BORROWED);
             read_lines(
                 row,
                 LineRead { limit, capacity, rate, tokens, anchor, lots, returned, repaired_at, loans },

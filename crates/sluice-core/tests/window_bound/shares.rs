@@ -387,3 +387,14 @@ fn a_change_of_all_shares_fits_into_an_expression() {
         assert!(item.apply(&updates[0]));
     }
 }
+
+/// No plan rests on the counts of what was lent and borrowed.
+#[test]
+fn a_count_that_cannot_be_read_leaves_the_bucket_usable() {
+    let (mut item, now, _) = used();
+    for count in ["lent", "borrowed"] {
+        item.put(count, "9".repeat(30));
+    }
+    assert_eq!((item.bucket().lent(), item.bucket().borrowed()), (Amount::ZERO, Amount::ZERO));
+    taken(&mut item, None, 1, now);
+}

@@ -99,12 +99,17 @@ impl Stood {
 }
 
 impl Ledger {
-    /// Whether writes took since `from` at least nine tenths of what flowed back into a bucket: in `long`,
-    /// and in each of the jumps of time as much as it holds.
-    pub(crate) fn was_used_up(&self, bucket: &str, from: Micros, (long, jumps): (Micros, &[Micros])) -> bool {
+    /// Whether writes of others than `but` took since `from` at least nine tenths of what flowed back into a
+    /// bucket: in `long`, and in each of the jumps of time as much as it holds.
+    pub(crate) fn was_used_up(
+        &self,
+        (bucket, but): (&str, &str),
+        from: Micros,
+        (long, jumps): (Micros, &[Micros]),
+    ) -> bool {
         let Some(rows) = self.stood.0.get(bucket) else { return false };
         let Some(last) = rows.back() else { return false };
-        let since = rows.iter().filter(|standing| standing.since >= from);
+        let since = rows.iter().filter(|standing| standing.since >= from && !standing.was_taken_by(but));
         let amounts: Micros =
             since.filter_map(|standing| standing.taken.as_ref()).map(|(.., amount)| amount).sum();
         let meanwhile = jumps.iter().map(|by| last.row.flows_back_in(*by).min(last.row.capacity));

@@ -131,17 +131,15 @@ impl LineRow {
     }
 }
 
-/// The line that a write borrowed for, if it did: what one line lent, another borrowed.
-fn borrower(before: &LinesRow, after: &LinesRow) -> Result<Option<String>, String> {
+/// What one line lent, another borrowed.
+fn counts_loans(before: &LinesRow, after: &LinesRow) -> Result<(), String> {
     let rose = |of: fn(&LineRow) -> Micros| -> Vec<(&String, Micros)> {
         let by = after.iter().map(|(name, line)| (name, of(line) - of(&before[name])));
         by.filter(|(_, by)| *by != 0).collect()
     };
     match (rose(|line| line.lent).as_slice(), rose(|line| line.borrowed).as_slice()) {
-        ([], []) => Ok(None),
-        ([(lender, lent)], [(borrower, borrowed)]) if lender != borrower && lent == borrowed => {
-            Ok(Some((*borrower).clone()))
-        }
+        ([], []) => Ok(()),
+        ([(lender, lent)], [(borrower, borrowed)]) if lender != borrower && lent == borrowed => Ok(()),
         (lent, borrowed) => Err(format!("{lent:?} is counted as lent, and {borrowed:?} as borrowed")),
     }
 }
@@ -205,17 +203,13 @@ impl Ledger {
         if before.len() != after.len() || !after.iter().all(keeps) {
             return self.split_changed(writer, key, (&before, &after), now);
         }
-        let borrower = borrower(&before, &after).map_err(|what| format!("{key}: a write of {by}: {what}"))?;
-        // Its process knows of late changes by then.
-        let is_background =
-            borrower.is_some_and(|borrower| after[&borrower].background) && !self.changed_of_late(key, now);
+        counts_loans(&before, &after).map_err(|what| format!("{key}: a write of {by}: {what}"))?;
         match change.purpose {
             Purpose::Take { .. } | Purpose::Return { .. } | Purpose::Settle { .. } => {
                 let [name] = changed.as_slice() else {
                     return Err(format!("{key}: {:?} of {by} changed the lines {changed:?}", change.purpose));
                 };
-                let lines = (&before[*name], &after[*name]);
-                self.one_line_changed(writer, change, (name, is_background), lines, (now, error))?;
+                self.one_line_changed(writer, change, name, (&before[*name], &after[*name]), (now, error))?;
             }
             _ => self.lowered_lines(writer, change, (&before, &after), now)?,
         }
@@ -267,7 +261,7 @@ impl Ledger {
         &mut self,
         writer: Writer<'_>,
         change: &Touched,
-        (name, borrower_is_background): (&str, bool),
+        name: &str,
         (before, after): (&LineRow, &LineRow),
         (now, error): (Micros, Micros),
     ) -> Result<(), String> {
@@ -297,7 +291,7 @@ impl Ledger {
         if lent < 0 || lent > taken + 2 || after.lots != before.lots {
             return Err(format!("{key}: {by} took {taken} and counts {lent} as lent: {before:?}, {after:?}"));
         }
-        let (left, floor) = (after.row.line(planned), after.floor(borrower_is_background));
+        let (left, floor) = (after.row.line(planned), after.floor(false));
         if left < floor - 2 {
             return Err(format!(
                 "{key}: {by} borrowed down to {left} of the {floor} that are never lent: {after:?}"
