@@ -7,7 +7,7 @@
 //! as served where it is had within `PATIENCE` of the moment at which it was due.
 //!
 //! In half of the seeds with shares, the tokens are a share of a bucket, and a neighbour asks for all that it
-//! can borrow: the customers get their part beside it, too.
+//! can borrow: the customers get their part beside it, too, and what it takes excuses nothing.
 //!
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the
 //! same process met, and waits for slots while a lease that nobody uses holds one: its take was delivered
@@ -112,9 +112,7 @@ impl Demand {
             rests: (kept * customers * 3 / (slots * 2)).saturating_sub(kept).max(Duration::from_millis(50)),
         }
     }
-}
 
-impl Demand {
     fn has_shares(&self) -> bool {
         self.bucket == TOKENS[1]
     }
