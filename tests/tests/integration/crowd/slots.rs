@@ -267,7 +267,9 @@ async fn crowds_are_measured() {
         assert!(figures.failed_writes <= 3.0 && figures.not_given_back == 0.0, "{figures:?}");
         if is_short {
             assert!(figures.grants_a_second >= 400.0, "{figures:?}");
-            assert!(are_free || figures.unfair <= 0.1 && figures.late <= 1.5, "{figures:?}");
+            // Where slots are free, the row is what all wait for: chance decides who comes next.
+            let (unfair, late) = if are_free { (0.2, 6.0) } else { (0.1, 1.5) };
+            assert!(figures.unfair <= unfair && figures.late <= late, "{figures:?}");
         } else if !are_free {
             let most_unfair = if hold < Duration::from_secs(1) { 0.05 } else { 0.2 };
             assert!(figures.idle <= 0.02 && figures.late <= 1.2, "{figures:?}");
