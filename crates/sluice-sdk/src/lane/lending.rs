@@ -3,8 +3,8 @@
 //! Borrowers of a line of tokens do not know how many they are. If each asks as often as the line fills, many
 //! ask in vain. If each asks less often and they are few, what the line could lend is lost. So each borrower
 //! decides by what it finds: a line that is empty at each look has enough borrowers, and a full one too few.
-//! What a borrower finds does not depend on whether it was faster, so no borrower stays lucky, except at a line
-//! that lends a single call.
+//! What a borrower finds does not depend on whether it was faster, so no borrower stays lucky. A line that
+//! lends fewer than two calls is an exception (ADR 12).
 
 use std::collections::HashMap;
 use std::time::Duration;
