@@ -135,6 +135,14 @@ pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) 
     looks.insert(share, Look { next: now.after(pause), part_found, had_more });
 }
 
+/// Whether borrowers of this line find less than a call on average, by its last looks.
+pub(super) fn finds_little(of_line: &Extensions, shown: Shown<'_>) -> bool {
+    let looks = of_line.of::<Looks>();
+    let looks = looks.0.lock();
+    let look = looks.get(&shown.line.share().cloned());
+    look.is_some_and(|look| !look.had_more && look.part_found < part(shown.cost.amount(), shown.may_lend()))
+}
+
 /// The line has something to lend, although a write failed.
 pub(super) fn ask_again(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
     if let Some(look) = of_line.of::<Looks>().0.lock().get_mut(&lender.cloned()) {

@@ -180,10 +180,11 @@ impl round::Batch for TokenBatch<'_> {
         let sent = match self.plan(&reading, now, has_read) {
             Ok(Some(sent)) => sent,
             Ok(None) => return Ok(Step::Served),
-            // A read costs half of a write that fails.
-            Err(Unread) => {
+            Err(Unread(from)) => {
                 self.has_seen_row = true;
-                return refresh(self.inner, self.entry).await.map(|_| Step::Read);
+                let read = refresh(self.inner, self.entry).await?;
+                self.looked(&from, &read.bucket, self.inner.now());
+                return Ok(Step::Read);
             }
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
@@ -258,7 +259,11 @@ impl TokenBatch<'_> {
             self.waiters.iter().take(MOST_AT_ONCE).map(claim).unzip();
         let Some(first) = claims.first() else { return Ok(None) };
         if let Some(sent) = self.plan_with_shares(reading, &claims, now) {
-            return Ok(Some(sent));
+            return if !has_read && self.looks_first(&sent) {
+                Err(Unread(sent.from))
+            } else {
+                Ok(Some(sent))
+            };
         }
         if let Some(answers) = self.refused_from_memory(reading, &claims, &left_to_others, now) {
             self.refuse(answers, left_to_others);
@@ -276,7 +281,7 @@ impl TokenBatch<'_> {
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
-                return Err(Unread);
+                return Err(Unread(TakenFrom::Own));
             }
             // If there is more than the reading says, the head of the queue gets it. If not, the reply shows
             // the row.
@@ -399,8 +404,8 @@ impl TokenBatch<'_> {
     }
 }
 
-/// The reading says that the request can never be granted, but is too old to be believed.
-struct Unread;
+/// The reading is not enough to send the write that it suggests: a read costs a fifth of a write that fails.
+struct Unread(TakenFrom);
 
 /// Returns a start that another caller of this process left, if it is no later than a start booked now.
 fn take_over(entry: &Entry, bucket: &Bucket, claim: Claim, now: Timestamp) -> Option<Part> {

@@ -147,6 +147,25 @@ impl TokenBatch<'_> {
         }
     }
 
+    /// Whether a read looks first if the line lends, because the write would most likely fail.
+    pub(super) fn looks_first(&self, sent: &SentWrite) -> bool {
+        let TakenFrom::Lender(_, floor) = &sent.from else { return false };
+        let Some(first) = self.waiters.first().filter(|_| !self.has_seen_row) else { return false };
+        let line = &sent.planned.after;
+        let shown = Shown { line, floor: *floor, took: Amount::ZERO, cost: first.ask.cost };
+        lending::finds_little(&self.entry.extensions, shown)
+    }
+
+    /// Notes what a read showed that looked first.
+    pub(super) fn looked(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
+        let TakenFrom::Lender(share, floor) = from else { return };
+        let line = row.clone().seen_from(share.as_ref());
+        let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
+        if line.level(now).minus(*floor) < least {
+            self.note_look(&line, *floor, Amount::ZERO, now);
+        }
+    }
+
     fn note_look(&self, line: &Bucket, floor: Amount, took: Amount, now: Timestamp) {
         let Some(first) = self.waiters.first() else { return };
         lending::note_look(&self.entry.extensions, Shown { line, floor, took, cost: first.ask.cost }, now);
