@@ -17,8 +17,8 @@ use crate::bucket::known::BucketReading;
 use crate::extensions::Extensions;
 
 /// The part of what a line may lend that borrowers should find. If they find less, they ask too often
-/// together. A larger part saves writes, and leaves more of what a line may lend unused.
-const PART_FOUND: f64 = 0.2;
+/// together. A larger part saves requests, and leaves more of what a line may lend unused.
+const PART_FOUND: f64 = 0.1;
 /// If a line may lend only a few calls, borrowers should find one call, but at most this part: with a larger
 /// part, the line would be full most of the time.
 const PART_FOUND_AT_MOST: f64 = 0.5;
@@ -31,8 +31,8 @@ const SHORTEST: f64 = 0.5;
 const LONGEST: f64 = 4.0;
 /// The longest pause, but at least the time in which a call flows in.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Beside other borrowers, a line that fills faster counts as one that fills in this time, so that few writes
-/// fail.
+/// Beside other borrowers, a line that fills faster counts as one that fills in this time, so that few looks
+/// are in vain.
 const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 /// Of a line that fills more slowly, what flows in during this time counts as all that it may lend: borrowers
 /// find within seconds that it lends again.
@@ -56,16 +56,16 @@ struct Look {
     had_more: bool,
 }
 
-/// What a write of a borrower showed.
+/// What a write or a read of a borrower showed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown<'a> {
     /// The line, as the reply showed it.
     pub(super) line: &'a Bucket,
     /// What borrowers leave there.
     pub(super) floor: Amount,
-    /// What the write took: nothing, if it failed.
+    /// What the write took: nothing, if it failed, and of a read.
     pub(super) took: Amount,
-    /// What the first caller of the write asked for.
+    /// What the first caller asked for.
     pub(super) cost: Cost,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn lender(
     reading.bucket.lenders(cost, now).into_iter().find(|lender| is_asked(lender.line(), lender.floor()))
 }
 
-/// A write of a borrower was applied, or found too little.
+/// A write of a borrower was applied, or it or a read found too little.
 pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) {
     let looks = of_line.of::<Looks>();
     let mut looks = looks.0.lock();
@@ -135,12 +135,14 @@ pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) 
     looks.insert(share, Look { next: now.after(pause), part_found, had_more });
 }
 
-/// Whether borrowers of this line find less than a call on average, by its last looks.
+/// Whether this process found less than one call in the line on average, so that its write would most likely
+/// fail.
 pub(super) fn finds_little(of_line: &Extensions, shown: Shown<'_>) -> bool {
     let looks = of_line.of::<Looks>();
     let looks = looks.0.lock();
+    let one_call = part(shown.cost.amount(), shown.may_lend());
     let look = looks.get(&shown.line.share().cloned());
-    look.is_some_and(|look| !look.had_more && look.part_found < part(shown.cost.amount(), shown.may_lend()))
+    look.is_some_and(|look| !look.had_more && look.part_found < one_call)
 }
 
 /// The line has something to lend, although a write failed.

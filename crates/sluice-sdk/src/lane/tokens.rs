@@ -183,7 +183,7 @@ impl round::Batch for TokenBatch<'_> {
             Err(Unread(from)) => {
                 self.has_seen_row = true;
                 let read = refresh(self.inner, self.entry).await?;
-                self.looked(&from, &read.bucket, self.inner.now());
+                self.was_read(&from, &read.bucket, self.inner.now());
                 return Ok(Step::Read);
             }
         };

@@ -138,16 +138,15 @@ impl TokenBatch<'_> {
     /// Notes what a failed write of a borrower shows: a line that had too little to lend.
     pub(super) fn was_not_lent(&self, line: &Bucket, floor: Amount, form: Form, now: Timestamp) {
         full_guess::note_failed_write(&self.entry.extensions, line, form, self.inner.now());
-        let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
         // The write also fails if the owner's write found the line full and moved its anchor, or if the line
         // has enough for the first caller but not for all. In both cases it has something to lend.
-        match line.level(now).minus(floor) < least {
+        match self.lends_too_little(line, floor, now) {
             true => self.note_look(line, floor, Amount::ZERO, now),
             false => lending::ask_again(&self.entry.extensions, line.share(), now),
         }
     }
 
-    /// Whether a read looks first if the line lends, because the write would most likely fail.
+    /// Whether a read has to show first that the line lends, because the write would most likely fail.
     pub(super) fn looks_first(&self, sent: &SentWrite) -> bool {
         let TakenFrom::Lender(_, floor) = &sent.from else { return false };
         let Some(first) = self.waiters.first().filter(|_| !self.has_seen_row) else { return false };
@@ -156,14 +155,19 @@ impl TokenBatch<'_> {
         lending::finds_little(&self.entry.extensions, shown)
     }
 
-    /// Notes what a read showed that looked first.
-    pub(super) fn looked(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
+    /// Notes what a read showed: a line that has too little to lend. What it has is noted by the write.
+    pub(super) fn was_read(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
         let TakenFrom::Lender(share, floor) = from else { return };
         let line = row.clone().seen_from(share.as_ref());
-        let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
-        if line.level(now).minus(*floor) < least {
+        if self.lends_too_little(&line, *floor, now) {
             self.note_look(&line, *floor, Amount::ZERO, now);
         }
+    }
+
+    /// Whether the line does not lend what the first caller asks for.
+    fn lends_too_little(&self, line: &Bucket, floor: Amount, now: Timestamp) -> bool {
+        let least = self.waiters.first().map_or(Amount::ZERO, |first| first.ask.cost.amount());
+        line.level(now).minus(floor) < least
     }
 
     fn note_look(&self, line: &Bucket, floor: Amount, took: Amount, now: Timestamp) {
