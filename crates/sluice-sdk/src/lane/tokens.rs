@@ -28,7 +28,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{full_guess, last_start, prefetch, round};
+use crate::lane::{full_guess, last_start, look_first, prefetch, round};
 use crate::telemetry;
 
 mod shares;
@@ -178,14 +178,10 @@ impl round::Batch for TokenBatch<'_> {
             return Ok(Step::Served);
         }
         let sent = match self.plan(&reading, now, has_read) {
-            Ok(Some(sent)) => sent,
             Ok(None) => return Ok(Step::Served),
-            Err(Unread(from)) => {
-                self.has_seen_row = true;
-                let read = refresh(self.inner, self.entry).await?;
-                self.was_read(&from, &read.bucket, self.inner.now());
-                return Ok(Step::Read);
-            }
+            Ok(Some(sent)) if has_read || !self.looks_first(&sent) => sent,
+            Ok(Some(sent)) => return self.read(&sent.from).await,
+            Err(Unread) => return self.read(&TakenFrom::Own).await,
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
         // against these callers, and the tokens refill.
@@ -213,6 +209,14 @@ impl round::Batch for TokenBatch<'_> {
 }
 
 impl TokenBatch<'_> {
+    /// Reads the row before a write that takes from this line.
+    async fn read(&mut self, from: &TakenFrom) -> Result<Step, AcquireError> {
+        self.has_seen_row = true;
+        let read = refresh(self.inner, self.entry).await?;
+        self.was_read(from, &read.bucket, self.inner.now());
+        Ok(Step::Read)
+    }
+
     /// Serves callers from stock, and with starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let has_abandoned = self.entry.has_abandoned();
@@ -259,11 +263,7 @@ impl TokenBatch<'_> {
             self.waiters.iter().take(MOST_AT_ONCE).map(claim).unzip();
         let Some(first) = claims.first() else { return Ok(None) };
         if let Some(sent) = self.plan_with_shares(reading, &claims, now) {
-            return if !has_read && self.looks_first(&sent) {
-                Err(Unread(sent.from))
-            } else {
-                Ok(Some(sent))
-            };
+            return Ok(Some(sent));
         }
         if let Some(answers) = self.refused_from_memory(reading, &claims, &left_to_others, now) {
             self.refuse(answers, left_to_others);
@@ -281,7 +281,7 @@ impl TokenBatch<'_> {
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
-                return Err(Unread(TakenFrom::Own));
+                return Err(Unread);
             }
             // If there is more than the reading says, the head of the queue gets it. If not, the reply shows
             // the row.
@@ -317,7 +317,10 @@ impl TokenBatch<'_> {
                 Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
             Plan::Refuse(refusal) => {
-                let refusal = last_start::refused(refusal, ask.terms.patience(), left_to_others);
+                let refusal = match ask.terms.patience() {
+                    Duration::ZERO => look_first::told(self.entry, refusal, cost),
+                    patience => last_start::refused(refusal, patience, left_to_others),
+                };
                 Ok(Taken::Refused(refused(dimension, refusal)))
             }
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
@@ -329,6 +332,9 @@ impl TokenBatch<'_> {
         let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
+        if sent.from == TakenFrom::Own {
+            look_first::note(&self.entry.extensions, &after, false);
+        }
         self.booked(&after, sent, now);
         let lender = self.lent(row, sent, now)?.map(|(lender, line)| {
             after = line;
@@ -377,9 +383,11 @@ impl TokenBatch<'_> {
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, floor) = &sent.from {
             let line = after.clone().seen_from(share.as_ref());
+            look_first::note(&self.entry.extensions, &line, true);
             self.was_not_lent(&line, *floor, sent.planned.form, now);
             return;
         }
+        look_first::note(&self.entry.extensions, after, true);
         let failed_at = self.inner.now();
         full_guess::note_failed_write(&self.entry.extensions, after, sent.planned.form, failed_at);
         if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
@@ -404,8 +412,8 @@ impl TokenBatch<'_> {
     }
 }
 
-/// The reading is not enough to send the write that it suggests: a read costs a fifth of a write that fails.
-struct Unread(TakenFrom);
+/// The reading says that the request can never be granted, but is too old to be believed.
+struct Unread;
 
 /// Returns a start that another caller of this process left, if it is no later than a start booked now.
 fn take_over(entry: &Entry, bucket: &Bucket, claim: Claim, now: Timestamp) -> Option<Part> {

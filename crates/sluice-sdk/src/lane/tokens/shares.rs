@@ -12,7 +12,7 @@ use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::lending::Shown;
 use crate::lane::reading::parse;
-use crate::lane::{full_guess, last_start, lending};
+use crate::lane::{full_guess, last_start, lending, look_first};
 
 /// The line that a write takes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +131,7 @@ impl TokenBatch<'_> {
         let lender = self.inner.line_of(&self.entry.dimension, share.as_ref());
         let after = Arc::new(parse(&lender, row)?);
         lender.apply_write(Arc::clone(&after), now);
+        look_first::note(&self.entry.extensions, &after, false);
         self.note_look(&after, *floor, sent.total, sent.now);
         Ok(Some((lender, after)))
     }
@@ -146,21 +147,29 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Whether a read has to show first that the line lends, because the write would most likely fail.
+    /// Whether a read has to show first that there is something to take.
     pub(super) fn looks_first(&self, sent: &SentWrite) -> bool {
-        let TakenFrom::Lender(_, floor) = &sent.from else { return false };
-        let Some(first) = self.waiters.first().filter(|_| !self.has_seen_row) else { return false };
-        let line = &sent.planned.after;
-        let shown = Shown { line, floor: *floor, took: Amount::ZERO, cost: first.ask.cost };
-        lending::finds_little(&self.entry.extensions, shown)
+        !self.has_seen_row && look_first::is_mostly_in_vain(&self.entry.extensions, &sent.planned.after)
     }
 
-    /// Notes what a read showed: a line that has too little to lend. What it has is noted by the write.
+    /// Notes what a read showed if the line has too little. If it has enough, the write that follows says more.
     pub(super) fn was_read(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
-        let TakenFrom::Lender(share, floor) = from else { return };
-        let line = row.clone().seen_from(share.as_ref());
-        if self.lends_too_little(&line, *floor, now) {
-            self.note_look(&line, *floor, Amount::ZERO, now);
+        let Some(first) = self.waiters.first() else { return };
+        match from {
+            TakenFrom::Own
+                if first.ask.terms.patience().is_zero() && row.level(now) < first.ask.cost.amount() =>
+            {
+                look_first::note(&self.entry.extensions, row, true);
+            }
+            // A caller that waits books.
+            TakenFrom::Own => {}
+            TakenFrom::Lender(share, floor) => {
+                let line = row.clone().seen_from(share.as_ref());
+                if self.lends_too_little(&line, *floor, now) {
+                    look_first::note(&self.entry.extensions, &line, true);
+                    self.note_look(&line, *floor, Amount::ZERO, now);
+                }
+            }
         }
     }
 
