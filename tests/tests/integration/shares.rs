@@ -15,6 +15,7 @@ mod busy;
 mod changing;
 mod full_guess;
 mod last_start;
+mod look_first;
 mod slots;
 mod together;
 mod writes;

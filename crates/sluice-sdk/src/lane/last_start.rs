@@ -103,6 +103,11 @@ pub(super) fn refused(refusal: Refusal, patience: Duration, left_to_others: Dura
     }
 }
 
+/// Whether another process took tokens of the line in the last ten seconds.
+pub(super) fn has_rivals(of_line: &Extensions) -> bool {
+    of_line.of::<LastStart>().0.lock().has_rivals(Duration::ZERO)
+}
+
 /// The line has less than this process left there. Another process took tokens, most likely: settlements of
 /// this process take some too.
 pub(super) fn rival_seen(of_line: &Extensions) {

@@ -135,6 +135,16 @@ pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) 
     looks.insert(share, Look { next: now.after(pause), part_found, had_more });
 }
 
+/// Whether this process found less than one call in the line on average, so that its write would most likely
+/// fail.
+pub(super) fn finds_little(of_line: &Extensions, shown: Shown<'_>) -> bool {
+    let looks = of_line.of::<Looks>();
+    let looks = looks.0.lock();
+    let one_call = part(shown.cost.amount(), shown.may_lend());
+    let look = looks.get(&shown.line.share().cloned());
+    look.is_some_and(|look| !look.had_more && look.part_found < one_call)
+}
+
 /// The line has something to lend, although a write failed.
 pub(super) fn ask_again(of_line: &Extensions, lender: Option<&ShareName>, now: Timestamp) {
     if let Some(look) = of_line.of::<Looks>().0.lock().get_mut(&lender.cloned()) {

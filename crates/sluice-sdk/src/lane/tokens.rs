@@ -179,9 +179,9 @@ impl round::Batch for TokenBatch<'_> {
         }
         let sent = match self.plan(&reading, now, has_read) {
             Ok(None) => return Ok(Step::Served),
-            Ok(Some(sent)) if has_read || !self.looks_first(&sent) => sent,
-            Ok(Some(sent)) => return self.read(&sent.from).await,
-            Err(Unread) => return self.read(&TakenFrom::Own).await,
+            Ok(Some(sent)) if has_read || !self.looks_first(&sent, &reading, now) => sent,
+            Ok(Some(sent)) => return self.read(&sent.from, &reading.bucket).await,
+            Err(Unread) => return self.read(&TakenFrom::Own, &reading.bucket).await,
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
         // against these callers, and the tokens refill.
@@ -210,9 +210,10 @@ impl round::Batch for TokenBatch<'_> {
 
 impl TokenBatch<'_> {
     /// Reads the row before a write that takes from this line.
-    async fn read(&mut self, from: &TakenFrom) -> Result<Step, AcquireError> {
+    async fn read(&mut self, from: &TakenFrom, before: &Bucket) -> Result<Step, AcquireError> {
         self.has_seen_row = true;
         let read = refresh(self.inner, self.entry).await?;
+        self.see_rivals(before, &read.bucket);
         self.was_read(from, &read.bucket, self.inner.now());
         Ok(Step::Read)
     }
@@ -332,9 +333,6 @@ impl TokenBatch<'_> {
         let mut after = Arc::new(parse(self.entry, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
-        if sent.from == TakenFrom::Own {
-            look_first::note(&self.entry.extensions, &after, false);
-        }
         self.booked(&after, sent, now);
         let lender = self.lent(row, sent, now)?.map(|(lender, line)| {
             after = line;
@@ -383,16 +381,12 @@ impl TokenBatch<'_> {
     fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket, now: Timestamp) {
         if let TakenFrom::Lender(share, floor) = &sent.from {
             let line = after.clone().seen_from(share.as_ref());
-            look_first::note(&self.entry.extensions, &line, true);
             self.was_not_lent(&line, *floor, sent.planned.form, now);
             return;
         }
-        look_first::note(&self.entry.extensions, after, true);
         let failed_at = self.inner.now();
         full_guess::note_failed_write(&self.entry.extensions, after, sent.planned.form, failed_at);
-        if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
-            last_start::rival_seen(&self.entry.extensions);
-        }
+        self.see_rivals(before, after);
         let moves_anchor =
             sent.planned.form != Form::Spend || before.level(sent.now) >= before.limit().capacity();
         if moves_anchor && after.anchor() != before.anchor() {

@@ -101,14 +101,9 @@ async fn each_product_gets_its_guarantee_and_the_rest_is_used() {
 /// Draws of demand and faults: one alone may be lucky.
 const SEEDS: [u64; 4] = [7, 1, 2, 3];
 
-/// Runs ten minutes with each seed. `least_used` is for each of them.
-async fn ten_minutes(
-    (burst, processes): (i32, usize),
-    most_writes: f64,
-    least_used: [f64; SEEDS.len()],
-    least_part: f64,
-) {
-    for (seed, least_used) in SEEDS.into_iter().zip(least_used) {
+/// Runs ten minutes with each seed.
+async fn ten_minutes((burst, processes): (i32, usize), most_writes: f64, least_used: f64, least_part: f64) {
+    for seed in SEEDS {
         let shown = changing(burst, processes, Duration::from_secs(60), seed).await;
         assert!(shown.writes <= most_writes, "{} writes a call", shown.writes);
         assert!(shown.used >= least_used, "{} of the limit was used", shown.used);
@@ -121,25 +116,23 @@ async fn ten_minutes(
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_18_processes() {
-    ten_minutes((50, 18), 1.3, [0.99; 4], 0.25).await;
+    ten_minutes((50, 18), 1.25, 0.99, 0.5).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_72_processes() {
-    // 99 % is aimed at; the third draw has 98.9.
-    ten_minutes((50, 72), 1.5, [0.99, 0.99, 0.985, 0.99], 0.35).await;
+    ten_minutes((50, 72), 1.35, 0.99, 0.4).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second() {
-    ten_minutes((20, 18), 1.5, [0.97; 4], 0.25).await;
+    ten_minutes((20, 18), 1.3, 0.97, 0.5).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second_and_72_processes() {
-    // 1.5 writes are aimed at: of lines that lend one call, most looks of so many borrowers find nothing.
-    ten_minutes((20, 72), 2.35, [0.98; 4], 0.3).await;
+    ten_minutes((20, 72), 1.5, 0.98, 0.35).await;
 }

@@ -104,6 +104,13 @@ impl TokenBatch<'_> {
         (all_wait && batch.write.is_none()).then_some(batch.answers)
     }
 
+    /// Notes whether others took of the own line between two readings.
+    pub(super) fn see_rivals(&self, before: &Bucket, after: &Bucket) {
+        if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
+            last_start::rival_seen(&self.entry.extensions);
+        }
+    }
+
     /// Notes what a write took of the own line, if the bucket has shares, and what others took meanwhile.
     pub(super) fn booked(&self, after: &Bucket, sent: &SentWrite, now: Timestamp) {
         if !after.has_shares() || sent.from != TakenFrom::Own {
@@ -131,7 +138,6 @@ impl TokenBatch<'_> {
         let lender = self.inner.line_of(&self.entry.dimension, share.as_ref());
         let after = Arc::new(parse(&lender, row)?);
         lender.apply_write(Arc::clone(&after), now);
-        look_first::note(&self.entry.extensions, &after, false);
         self.note_look(&after, *floor, sent.total, sent.now);
         Ok(Some((lender, after)))
     }
@@ -147,29 +153,28 @@ impl TokenBatch<'_> {
         }
     }
 
-    /// Whether a read has to show first that there is something to take.
-    pub(super) fn looks_first(&self, sent: &SentWrite) -> bool {
-        !self.has_seen_row && look_first::is_mostly_in_vain(&self.entry.extensions, &sent.planned.after)
-    }
-
-    /// Notes what a read showed if the line has too little. If it has enough, the write that follows says more.
-    pub(super) fn was_read(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
-        let Some(first) = self.waiters.first() else { return };
-        match from {
-            TakenFrom::Own
-                if first.ask.terms.patience().is_zero() && row.level(now) < first.ask.cost.amount() =>
-            {
-                look_first::note(&self.entry.extensions, row, true);
-            }
-            // A caller that waits books.
-            TakenFrom::Own => {}
-            TakenFrom::Lender(share, floor) => {
-                let line = row.clone().seen_from(share.as_ref());
-                if self.lends_too_little(&line, *floor, now) {
-                    look_first::note(&self.entry.extensions, &line, true);
-                    self.note_look(&line, *floor, Amount::ZERO, now);
+    /// Whether a read has to show first that there is something to take: the write would most likely fail.
+    pub(super) fn looks_first(&self, sent: &SentWrite, reading: &BucketReading, now: Timestamp) -> bool {
+        let Some(first) = self.waiters.first().filter(|_| reading.bucket.has_shares()) else { return false };
+        let (of_line, cost) = (&self.entry.extensions, first.ask.cost);
+        !self.has_seen_row
+            && match &sent.from {
+                // A caller that waits books.
+                TakenFrom::Own if !first.ask.terms.patience().is_zero() => false,
+                TakenFrom::Own => look_first::is_most_likely_gone(of_line, reading, cost, now),
+                TakenFrom::Lender(_, floor) => {
+                    let line = &sent.planned.after;
+                    lending::finds_little(of_line, Shown { line, floor: *floor, took: Amount::ZERO, cost })
                 }
             }
+    }
+
+    /// Notes what a read showed of a lender that has too little. If it has enough, the write that follows says more.
+    pub(super) fn was_read(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
+        let TakenFrom::Lender(share, floor) = from else { return };
+        let line = row.clone().seen_from(share.as_ref());
+        if self.lends_too_little(&line, *floor, now) {
+            self.note_look(&line, *floor, Amount::ZERO, now);
         }
     }
 

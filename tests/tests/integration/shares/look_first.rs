@@ -1,0 +1,70 @@
+//! Writes that would most likely fail, and the reads that look first.
+
+use std::time::Duration;
+
+use sluice_core::Amount;
+use sluice_sdk::{Client, Outcome, Request};
+use sluice_testkit::Operation;
+
+use super::{RPM, apply, name, split};
+use crate::world::{World, requests, take};
+
+/// The failed writes and the reads of one call that is refused.
+async fn paid_for_a_refusal(world: &World, client: &Client, cost: i32) -> [u64; 2] {
+    world.dynamo.meter().reset();
+    let request = Request::from(RPM).cost(RPM, Amount::from_tokens(cost));
+    assert!(matches!(client.acquire(request).await.unwrap(), Outcome::RetryIn(_)));
+    let meter = world.dynamo.meter();
+    [meter.failed_writes(), meter.of(Operation::GetItem).requests]
+}
+
+/// By its reading a line lends enough, and each time others were faster. From the second such look on, a read
+/// comes first.
+#[tokio::test(start_paused = true)]
+async fn borrowers_that_find_less_than_a_call_read_before_they_write() {
+    let world = World::new().await;
+    // Common: 0.9 a second, of which 67.5 are lent.
+    apply(&world, &split(requests(100, 100), &[("search", "0.1")])).await;
+    let client = |share: &str| world.client_with(|settings| settings.share(name(share)).note_use(false));
+    let (one, other, common) = (client("search"), client("search"), world.client());
+    let takes =
+        async |client: &Client, tokens: u32| drop(take(client, Request::from(RPM).cost(RPM, tokens)).await);
+    takes(&one, 10).await;
+    takes(&common, 80).await;
+    let mut paid = Vec::new();
+    for _ in 0..6 {
+        world.pass(Duration::from_secs(70));
+        takes(&other, 7).await;
+        takes(&common, 60).await;
+        paid.push(paid_for_a_refusal(&world, &one, 10).await);
+    }
+    assert_eq!(paid, [[1, 0], [0, 1], [0, 1], [0, 1], [0, 1], [0, 1]]);
+    world.pass(Duration::from_secs(70));
+    world.dynamo.meter().reset();
+    let grant = take(&one, Request::from(RPM).cost(RPM, 10)).await;
+    assert_eq!(grant.paid_from(RPM), Some("common"));
+    assert_eq!(world.dynamo.meter().total().requests, 2, "a read, and the write");
+}
+
+/// A caller that does not wait counts on tokens that have flowed in since its reading. A process that has seen
+/// nobody else take of the line writes at once; one that has reads first.
+#[tokio::test(start_paused = true)]
+async fn beside_others_a_read_comes_before_a_write_that_counts_on_what_has_flowed_in() {
+    let world = World::new().await;
+    // One a second for search, and nothing that others lend.
+    apply(&world, &split(requests(10, 5), &[("search", "0.5"), ("batch", "0.4")])).await;
+    let client = || world.client_with(|settings| settings.share(name("search")).note_use(false));
+    let (one, other) = (client(), client());
+    let call = Request::from(RPM).cost(RPM, Amount::from_tokens(5));
+    let _ = take(&one, call.clone()).await;
+    world.pass(Duration::from_secs(5));
+    world.dynamo.meter().reset();
+    let _ = take(&one, call.clone()).await;
+    assert_eq!(world.dynamo.meter().reset().requests, 1, "alone");
+    for alone in [true, false] {
+        world.pass(Duration::from_secs(5));
+        let _ = take(&other, call.clone()).await;
+        let expected = if alone { [1, 0] } else { [0, 1] };
+        assert_eq!(paid_for_a_refusal(&world, &one, 5).await, expected);
+    }
+}
