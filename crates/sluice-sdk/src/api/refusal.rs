@@ -28,8 +28,8 @@ enum TicketAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryReason {
-    /// A rate bucket has fewer tokens than the call takes; the wait is exact. Also of slots for 0.75 s after an
-    /// outage of DynamoDB, with a share policy.
+    /// A rate bucket has fewer tokens than the call takes; the wait is exact, or up to two seconds longer in a
+    /// bucket with shares. Also of slots for 0.75 s after an outage of DynamoDB, with a share policy.
     Exhausted,
     /// Every slot of a concurrency bucket is held. The wait is what the waiters of this process and this
     /// caller take at the rate at which slots came free, as sweeps measured it: 50 ms to 30 s, or until an

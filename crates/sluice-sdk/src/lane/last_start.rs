@@ -103,9 +103,10 @@ pub(super) fn refused(refusal: Refusal, patience: Duration, left_to_others: Dura
     }
 }
 
-/// Whether another process took tokens of the line in the last ten seconds.
-pub(super) fn has_rivals(of_line: &Extensions) -> bool {
-    of_line.of::<LastStart>().0.lock().has_rivals(Duration::ZERO)
+/// Whether the line was seen to lose tokens that this process did not take in its lane, in the last ten
+/// seconds or within `span` if that is longer.
+pub(super) fn has_rivals(of_line: &Extensions, span: Duration) -> bool {
+    of_line.of::<LastStart>().0.lock().has_rivals(span)
 }
 
 /// The line has less than this process left there. Another process took tokens, most likely: settlements of

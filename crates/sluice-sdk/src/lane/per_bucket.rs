@@ -158,7 +158,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         if lending::lender(&want.entry.extensions, &reading, want.cost, now).is_some() {
             return None;
         }
-        let refusal = look_first::told(&want.entry, refusal, want.cost);
+        let refusal = look_first::told(&reading.bucket, refusal, want.cost);
         Some(refused(&want.entry.dimension, refusal))
     }))
 }

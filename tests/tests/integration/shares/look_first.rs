@@ -46,8 +46,8 @@ async fn borrowers_that_find_less_than_a_call_read_before_they_write() {
     assert_eq!(world.dynamo.meter().total().requests, 2, "a read, and the write");
 }
 
-/// A caller that does not wait counts on tokens that have flowed in since its reading. A process that has seen
-/// nobody else take of the line writes at once; one that has reads first.
+/// A caller that does not wait counts on tokens that have flowed in since its reading. A process that has
+/// seen nobody else take of the line writes at once; one that has reads first.
 #[tokio::test(start_paused = true)]
 async fn beside_others_a_read_comes_before_a_write_that_counts_on_what_has_flowed_in() {
     let world = World::new().await;

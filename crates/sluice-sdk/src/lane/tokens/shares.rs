@@ -155,21 +155,26 @@ impl TokenBatch<'_> {
 
     /// Whether a read has to show first that there is something to take: the write would most likely fail.
     pub(super) fn looks_first(&self, sent: &SentWrite, reading: &BucketReading, now: Timestamp) -> bool {
-        let Some(first) = self.waiters.first().filter(|_| reading.bucket.has_shares()) else { return false };
+        if self.has_seen_row || !reading.bucket.has_shares() {
+            return false;
+        }
+        // A write that takes nothing repairs the anchor, and is sent once.
+        let taken = self.waiters.iter().zip(&sent.sums_to_callers).find(|(_, sum)| sum.is_some());
+        let Some((first, _)) = taken.filter(|_| sent.total > Amount::ZERO) else { return false };
         let (of_line, cost) = (&self.entry.extensions, first.ask.cost);
-        !self.has_seen_row
-            && match &sent.from {
-                // A caller that waits books.
-                TakenFrom::Own if !first.ask.terms.patience().is_zero() => false,
-                TakenFrom::Own => look_first::is_most_likely_gone(of_line, reading, cost, now),
-                TakenFrom::Lender(_, floor) => {
-                    let line = &sent.planned.after;
-                    lending::finds_little(of_line, Shown { line, floor: *floor, took: Amount::ZERO, cost })
-                }
+        match &sent.from {
+            // A caller that waits books.
+            TakenFrom::Own if !first.ask.terms.patience().is_zero() => false,
+            TakenFrom::Own => look_first::is_most_likely_gone(of_line, reading, cost, now),
+            TakenFrom::Lender(_, floor) => {
+                let line = &sent.planned.after;
+                lending::finds_little(of_line, Shown { line, floor: *floor, took: Amount::ZERO, cost })
             }
+        }
     }
 
-    /// Notes what a read showed of a lender that has too little. If it has enough, the write that follows says more.
+    /// Notes what a read showed of a lender that has too little. If it has enough, the write that follows
+    /// says more.
     pub(super) fn was_read(&self, from: &TakenFrom, row: &Bucket, now: Timestamp) {
         let TakenFrom::Lender(share, floor) = from else { return };
         let line = row.clone().seen_from(share.as_ref());
