@@ -8,7 +8,8 @@
 //! [`attempt`] chooses the kind; [`shadow`] lets every call through. [`reading`] reads buckets, [`setback`]
 //! decides who stays, [`poll`] how often the queue looks again, [`turns`] whose turn it is among all
 //! processes that wait for slots, [`last_start`] which process books the last starts, [`lending`] which line
-//! lends, [`look_first`] when a read comes before a write, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
+//! lends, [`look_first`] when a read comes before a write, [`unclaimed`] is a grant on its way. [`release`]
+//! and [`settle`] give back.
 
 pub(crate) mod answer_by;
 pub(crate) mod attempt;
@@ -25,7 +26,7 @@ pub(crate) mod inner;
 pub(crate) mod last_start;
 mod lending;
 pub(crate) mod local_slots;
-mod look_first;
+pub(crate) mod look_first;
 pub(crate) mod no_grant;
 pub(crate) mod noted_use;
 pub(crate) mod once_an_outage;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, dimension};
 
-mod anchors;
+pub(crate) mod anchors;
 mod asked;
 mod forgotten;
 mod leases;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::api::error::AcquireError;
-use crate::api::refusal::contended;
+use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::{Request, RequestError};
 use crate::call::ticket::redeem::{RedeemError, Redeemed};
 use crate::call::{counted, ticket};
@@ -18,8 +18,9 @@ use crate::client::Client;
 use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
 use crate::lane::answer_by::AnswerBy;
+use crate::lane::inner::Inner;
 use crate::lane::terms::Terms;
-use crate::lane::{attempt, noted_use, prefetch, shadow};
+use crate::lane::{attempt, look_first, noted_use, prefetch, shadow};
 use crate::telemetry::span;
 
 impl Client {
@@ -90,10 +91,31 @@ impl Client {
             }
             (answer, _) => answer,
         };
+        let answer = match answer {
+            Ok(Outcome::RetryIn(retry)) if ticket_within.is_none() => {
+                Ok(Outcome::RetryIn(spread(inner, &request, retry)))
+            }
+            answer => answer,
+        };
         counted::acquired(inner, began, &answer);
         answered(&span, &answer);
         answer
     }
+}
+
+/// The refusal with the wait that its caller is told: callers of several processes that share a line come back at
+/// different times.
+fn spread(inner: &Inner, request: &Request<'_>, mut retry: RetryIn) -> RetryIn {
+    let more = || {
+        let line = inner.known_entry(retry.dimension.as_str(), request.named_share())?.reading()?.bucket;
+        let ask = line.has_shares().then(|| request.parse().ok())??;
+        let cost = ask.iter().find(|ask| ask.dimension == retry.dimension)?.cost_in(line.limit()).ok()?;
+        Some(look_first::spread(&line, cost))
+    };
+    if retry.reason == RetryReason::Exhausted {
+        retry.wait = retry.wait.saturating_add(more().unwrap_or_default());
+    }
+    retry
 }
 
 impl Client {

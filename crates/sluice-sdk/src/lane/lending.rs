@@ -127,7 +127,8 @@ pub(super) fn note_look(of_line: &Extensions, shown: Shown<'_>, now: Timestamp) 
     let should_find = part(shown.cost.amount(), shown.may_lend()).clamp(PART_FOUND, PART_FOUND_AT_MOST);
     let part_found = match looks.get(&share) {
         _ if shown.was_full(now) => 1.0,
-        None => should_find,
+        // Who found a call at its first look does not begin as one that finds less.
+        None => should_find.max(part(shown.took, shown.may_lend())),
         // What this process left there.
         Some(look) if look.had_more => look.part_found,
         Some(look) => look.part_found + (shown.part_found(now) - look.part_found) * OF_LAST_LOOK,

@@ -1,29 +1,29 @@
 //! When a read comes before a write of a share's own line, and what refused callers are told.
 //!
-//! Several processes want the token that flows in next, and one has it. The writes of the others fail, and a
+//! Several processes want the token that flows in next, and one gets it. The writes of the others fail, and a
 //! write that fails costs as much as one that succeeds: five times the read that would have shown that
 //! nothing is there. So a caller that does not wait reads first, if it counts on tokens that have flowed in
 //! since the last reading, and others take of the line too. A call then takes one more request.
 //!
 //! A read saves nothing if all look at the same instant: each sees the token before one of them takes it. So
-//! each refused caller of a bucket with shares is told a wait of its own, at random. It does not depend on
-//! what its process saw: if only those that saw others were told longer waits, who has all that flows in, and
-//! so sees nobody, would keep it.
+//! `acquire` tells each caller that it refuses a time more, at random, in a bucket with shares. The time does
+//! not depend on what the process saw. If only those that saw others take were told more, a process that
+//! takes all that flows in would see nobody, come back at the exact instant, and keep it.
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Reason, Refusal, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Timestamp};
 use sluice_table::random_wait_up_to;
 
 use crate::bucket::known::BucketReading;
 use crate::extensions::Extensions;
 use crate::lane::last_start;
 
-/// Refused callers come back within the time in which so many calls flow in, after the next token. A larger
-/// value saves reads, and callers come back later. If the line holds fewer calls, what flows in until they
-/// come back would be lost: then it is the time in which the rest of the line fills.
+/// A refused caller is told at most the time in which so many calls flow in, in addition to its exact wait. A
+/// larger value saves reads, and callers come back later. If the line holds fewer calls, what flows in until
+/// they come back would be lost: then it is the time in which the rest of the line fills.
 const CALLS_SPREAD: u32 = 2;
-/// They come back within this time at most: it is long beside a request, so that few come at one instant.
+/// At most this is told in addition: it is long beside a request, so that few come at one instant.
 const LONGEST_SPREAD: Duration = Duration::from_secs(2);
 
 /// Others count as such if the line lost tokens within the time in which so many calls flow in, or within ten
@@ -42,12 +42,9 @@ pub(super) fn is_most_likely_gone(
     reading.bucket.level(read_at) < cost.amount() && last_start::has_rivals(of_line, span)
 }
 
-/// What is told to a refused caller that does not wait.
-pub(super) fn told(line: &Bucket, refusal: Refusal, cost: Cost) -> Refusal {
-    if !line.has_shares() || refusal.reason != Reason::Exhausted {
-        return refusal;
-    }
-    Refusal { wait: refusal.wait.saturating_add(random_wait_up_to(longest_spread(line, cost))), ..refusal }
+/// How much longer than exact the wait is that `acquire` tells a caller that the line refuses.
+pub(crate) fn spread(line: &Bucket, cost: Cost) -> Duration {
+    if line.has_shares() { random_wait_up_to(longest_spread(line, cost)) } else { Duration::ZERO }
 }
 
 fn longest_spread(line: &Bucket, cost: Cost) -> Duration {
@@ -78,8 +75,7 @@ mod tests {
             let dimension = Dimension::new("acme#rpm").unwrap();
             let line = Bucket::full(dimension, limit, Timestamp::from_secs(1_800_000_000));
             assert_eq!(longest_spread(&line, Cost::ONE), millis(longest), "{capacity} calls, {a_call} ms");
-            let refusal = Refusal { wait: millis(70), reason: Reason::Exhausted };
-            assert_eq!(told(&line, refusal, Cost::ONE).wait, millis(70), "exact without shares");
+            assert_eq!(spread(&line, Cost::ONE), Duration::ZERO, "exact without shares");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::lane::task::boxed;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{inline, lending, look_first, tokens};
+use crate::lane::{inline, lending, tokens};
 
 /// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_secs(1);
@@ -158,7 +158,6 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         if lending::lender(&want.entry.extensions, &reading, want.cost, now).is_some() {
             return None;
         }
-        let refusal = look_first::told(&reading.bucket, refusal, want.cost);
         Some(refused(&want.entry.dimension, refusal))
     }))
 }

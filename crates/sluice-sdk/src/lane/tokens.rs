@@ -28,7 +28,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{full_guess, last_start, look_first, prefetch, round};
+use crate::lane::{full_guess, last_start, prefetch, round};
 use crate::telemetry;
 
 mod shares;
@@ -267,7 +267,7 @@ impl TokenBatch<'_> {
             return Ok(Some(sent));
         }
         if let Some(answers) = self.refused_from_memory(reading, &claims, &left_to_others, now) {
-            self.refuse(&reading.bucket, answers, left_to_others);
+            self.refuse(answers, left_to_others);
             return Ok(None);
         }
         let planner = self.planner(&reading.bucket, now);
@@ -291,7 +291,7 @@ impl TokenBatch<'_> {
             let (sums_to_callers, from) = (vec![Some(total)], TakenFrom::Own);
             return Ok(Some(SentWrite { planned, from, sums_to_callers, total, prefetched, now, began }));
         }
-        self.refuse(&reading.bucket, batch.answers, left_to_others);
+        self.refuse(batch.answers, left_to_others);
         Ok(None)
     }
 
@@ -301,22 +301,16 @@ impl TokenBatch<'_> {
     }
 
     /// Answers the first callers, none of whom is granted.
-    fn refuse(&mut self, bucket: &Bucket, answers: Vec<Plan<Amount>>, left_to_others: Vec<Duration>) {
+    fn refuse(&mut self, answers: Vec<Plan<Amount>>, left_to_others: Vec<Duration>) {
         let later = self.waiters.split_off(answers.len());
         let refused = std::mem::replace(&mut self.waiters, later).into_iter().zip(left_to_others);
         for ((waiter, left_to_others), answer) in refused.zip(answers) {
-            let answer = self.refusal_answer(bucket, answer, &waiter.ask, left_to_others);
+            let answer = self.refusal_answer(answer, &waiter.ask, left_to_others);
             waiter.answer(answer);
         }
     }
 
-    fn refusal_answer(
-        &self,
-        bucket: &Bucket,
-        answer: Plan<Amount>,
-        ask: &TokenAsk,
-        left_to_others: Duration,
-    ) -> LaneAnswer {
+    fn refusal_answer(&self, answer: Plan<Amount>, ask: &TokenAsk, left_to_others: Duration) -> LaneAnswer {
         let (dimension, cost) = (&self.entry.dimension, ask.cost);
         match answer {
             Plan::NeverSatisfiable { capacity } => {
@@ -324,10 +318,7 @@ impl TokenBatch<'_> {
                 Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity, share })
             }
             Plan::Refuse(refusal) => {
-                let refusal = match ask.terms.patience() {
-                    Duration::ZERO => look_first::told(bucket, refusal, cost),
-                    patience => last_start::refused(refusal, patience, left_to_others),
-                };
+                let refusal = last_start::refused(refusal, ask.terms.patience(), left_to_others);
                 Ok(Taken::Refused(refused(dimension, refusal)))
             }
             Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),

@@ -17,7 +17,7 @@ const RPM: &str = "openai#rpm";
 const SLOTS: &str = "openai#concurrent";
 
 /// A client in another language, an hour ahead, leaves so many tokens.
-async fn left_ahead(world: &World, tokens: &str) -> Timestamp {
+pub(crate) async fn left_ahead(world: &World, tokens: &str) -> Timestamp {
     let now = world.dynamo.clock().now();
     let ahead = now.after(Duration::from_secs(3_600));
     let update = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(RPM));

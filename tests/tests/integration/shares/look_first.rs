@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use sluice_core::Amount;
+use sluice_core::{Amount, DeclaredShare, Split};
 use sluice_sdk::{Client, Outcome, Request};
 use sluice_testkit::Operation;
 
-use super::{RPM, apply, name, split};
+use super::{RPM, apply, name, share, split};
+use crate::clocks::anchors::left_ahead;
 use crate::world::{World, requests, take};
 
 /// The failed writes and the reads of one call that is refused.
@@ -67,4 +68,31 @@ async fn beside_others_a_read_comes_before_a_write_that_counts_on_what_has_flowe
         let expected = if alone { [1, 0] } else { [0, 1] };
         assert_eq!(paid_for_a_refusal(&world, &one, 5).await, expected);
     }
+}
+
+/// A write that moves an anchor back takes nothing, and each round sends it once: no read stands in for it.
+#[tokio::test(start_paused = true)]
+async fn beside_others_too_an_anchor_that_a_wrong_clock_left_is_moved_back() {
+    let world = World::embedded().await;
+    // Common: 30 tokens, which take 60 s to fill. The other half lends nothing.
+    let floor = Some(Amount::from_tokens(30));
+    let lends_nothing = DeclaredShare { floor, ..share("search", "0.5") };
+    apply(&world, &Split::new(requests(60, 60), &[lends_nothing]).unwrap()).await;
+    let client = world.client();
+    let refused = async |cost: i32| {
+        paid_for_a_refusal(&world, &client, cost).await;
+    };
+    left_ahead(&world, "0").await;
+    refused(1).await;
+    world.pass(Duration::from_secs(15));
+    // It may not be moved back again so soon.
+    let ahead = left_ahead(&world, "1").await;
+    refused(2).await;
+    left_ahead(&world, "0").await;
+    // By its reading there is one: another was faster.
+    refused(1).await;
+    assert_eq!(world.bucket(RPM).await.anchor(), ahead);
+    world.pass(Duration::from_secs(46));
+    refused(1).await;
+    assert_eq!(world.bucket(RPM).await.anchor(), world.dynamo.clock().now());
 }
