@@ -103,13 +103,13 @@ impl Client {
     }
 }
 
-/// The refusal with the wait that its caller is told: callers of several processes that share a line come back at
-/// different times.
+/// The refusal with the wait that its caller is told: callers of several processes that share a line come back
+/// at different times.
 fn spread(inner: &Inner, request: &Request<'_>, mut retry: RetryIn) -> RetryIn {
     let more = || {
         let line = inner.known_entry(retry.dimension.as_str(), request.named_share())?.reading()?.bucket;
-        let ask = line.has_shares().then(|| request.parse().ok())??;
-        let cost = ask.iter().find(|ask| ask.dimension == retry.dimension)?.cost_in(line.limit()).ok()?;
+        let asks = line.has_shares().then(|| request.parse().ok())??;
+        let cost = asks.iter().find(|ask| ask.dimension == retry.dimension)?.cost_in(line.limit()).ok()?;
         Some(look_first::spread(&line, cost))
     };
     if retry.reason == RetryReason::Exhausted {

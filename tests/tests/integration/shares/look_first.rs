@@ -6,9 +6,11 @@ use sluice_core::{Amount, DeclaredShare, Split};
 use sluice_sdk::{Client, Outcome, Request};
 use sluice_testkit::Operation;
 
-use super::{RPM, apply, name, share, split};
+use super::{RPM, apply, drain, name, share, split};
 use crate::clocks::anchors::left_ahead;
 use crate::world::{World, requests, take};
+
+const SLOTS: &str = "openai#concurrent";
 
 /// The failed writes and the reads of one call that is refused.
 async fn paid_for_a_refusal(world: &World, client: &Client, cost: i32) -> [u64; 2] {
@@ -67,6 +69,28 @@ async fn beside_others_a_read_comes_before_a_write_that_counts_on_what_has_flowe
         let _ = take(&other, call.clone()).await;
         let expected = if alone { [1, 0] } else { [0, 1] };
         assert_eq!(paid_for_a_refusal(&world, &one, 5).await, expected);
+    }
+}
+
+/// So that callers of several processes do not come back at one instant, whatever else they ask for.
+#[tokio::test(start_paused = true)]
+async fn acquire_tells_each_refused_caller_of_a_bucket_with_shares_another_wait() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 2).await;
+    // One a second for search.
+    apply(&world, &split(requests(10, 5), &[("search", "0.5"), ("batch", "0.4")])).await;
+    let client = world.client_with(|settings| settings.share(name("search")).note_use(false));
+    drain(&client, &RPM.into()).await;
+    for dimensions in [&[RPM][..], &[RPM, SLOTS]] {
+        let mut waits = Vec::new();
+        for _ in 0..50 {
+            let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else {
+                panic!("granted")
+            };
+            waits.push(retry.wait().as_secs_f64());
+        }
+        let [least, most] = [f64::min, f64::max].map(|of| waits.iter().copied().reduce(of).unwrap());
+        assert!((0.5..1.3).contains(&least) && (2.5..=3.0).contains(&most), "{least} to {most}");
     }
 }
 
