@@ -39,7 +39,7 @@ const SHORTEST_TO_FILL: Duration = Duration::from_millis(300);
 const LONGEST_TO_FILL: Duration = Duration::from_secs(2);
 /// A mean of less than this part of a call means that a look mostly finds none. With the whole call, whoever
 /// is alone at a line that lends one call would read each time, after a single look in vain.
-const MOSTLY: f64 = 0.8;
+const MOSTLY: f64 = 0.95;
 /// A line that has this part of what it may lend counts as full.
 const FULL: f64 = 0.95;
 /// What the last look found counts so much of the mean: about four looks are remembered.

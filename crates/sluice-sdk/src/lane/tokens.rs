@@ -180,8 +180,8 @@ impl round::Batch for TokenBatch<'_> {
         let sent = match self.plan(&reading, now, has_read) {
             Ok(None) => return Ok(Step::Served),
             Ok(Some(sent)) if has_read || !self.looks_first(&sent, &reading, now) => sent,
-            Ok(Some(sent)) => return self.read(&sent.from, &reading.bucket).await,
-            Err(Unread) => return self.read(&TakenFrom::Own, &reading.bucket).await,
+            Ok(Some(sent)) => return self.read(&sent.from).await,
+            Err(Unread) => return self.read(&TakenFrom::Own).await,
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
         // against these callers, and the tokens refill.
@@ -210,10 +210,9 @@ impl round::Batch for TokenBatch<'_> {
 
 impl TokenBatch<'_> {
     /// Reads the row before a write that takes from this line.
-    async fn read(&mut self, from: &TakenFrom, before: &Bucket) -> Result<Step, AcquireError> {
+    async fn read(&mut self, from: &TakenFrom) -> Result<Step, AcquireError> {
         self.has_seen_row = true;
         let read = refresh(self.inner, self.entry).await?;
-        self.see_rivals(before, &read.bucket);
         self.was_read(from, &read.bucket, self.inner.now());
         Ok(Step::Read)
     }
@@ -383,7 +382,9 @@ impl TokenBatch<'_> {
         }
         let failed_at = self.inner.now();
         full_guess::note_failed_write(&self.entry.extensions, after, sent.planned.form, failed_at);
-        self.see_rivals(before, after);
+        if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
+            last_start::rival_seen(&self.entry.extensions);
+        }
         let moves_anchor =
             sent.planned.form != Form::Spend || before.level(sent.now) >= before.limit().capacity();
         if moves_anchor && after.anchor() != before.anchor() {

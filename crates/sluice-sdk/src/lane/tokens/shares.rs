@@ -104,13 +104,6 @@ impl TokenBatch<'_> {
         (all_wait && batch.write.is_none()).then_some(batch.answers)
     }
 
-    /// Notes whether others took of the own line between two readings.
-    pub(super) fn see_rivals(&self, before: &Bucket, after: &Bucket) {
-        if after.has_shares() && after.anchor() == before.anchor() && after.tokens() < before.tokens() {
-            last_start::rival_seen(&self.entry.extensions);
-        }
-    }
-
     /// Notes what a write took of the own line, if the bucket has shares, and what others took meanwhile.
     pub(super) fn booked(&self, after: &Bucket, sent: &SentWrite, now: Timestamp) {
         if !after.has_shares() || sent.from != TakenFrom::Own {
