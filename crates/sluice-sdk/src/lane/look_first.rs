@@ -6,9 +6,9 @@
 //! since the last reading, and others take of the line too. A call then takes one more request.
 //!
 //! A read saves nothing if all look at the same instant: each sees the token before one of them takes it. So
-//! `acquire` tells each caller that it refuses a time more, at random, in a bucket with shares. The time does
-//! not depend on what the process saw. If only those that saw others take were told more, a process that
-//! takes all that flows in would see nobody, come back at the exact instant, and keep it.
+//! in a bucket with shares, `acquire` adds a random time to the wait of each refusal. The time does not
+//! depend on what the process saw. If only those that saw others take were told more, a process that takes
+//! all that flows in would see nobody, come back at the exact instant, and keep it.
 
 use std::time::Duration;
 

@@ -134,5 +134,5 @@ async fn ten_minutes_with_a_burst_below_half_a_second() {
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: task test:long"]
 async fn ten_minutes_with_a_burst_below_half_a_second_and_72_processes() {
-    ten_minutes((20, 72), 1.5, 0.98, 0.25).await;
+    ten_minutes((20, 72), 1.5, 0.98, 0.3).await;
 }
