@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -120,12 +121,23 @@ func granted(came *answer, err error) (*Grant, *Retry, error) {
 	return nil, told.retry(), nil
 }
 
-// Admit asks whether a request is worth beginning: whether it will be done within slo (zero for no such time). backlog is
-// what waits in a queue of the program's own, in tokens or slots. It takes nothing.
-func (c *Client) Admit(
-	ctx context.Context, dimension string, cost float64, slo time.Duration, backlog float64,
-) (Admission, error) {
-	args := map[string]any{"dimension": dimension, "cost": cost, "backlog": backlog}
+// Admit asks whether a request for one dimension is worth beginning: whether it will be done within slo (zero for no such
+// time). Its cost is 1, unless the request names another. backlog is what waits in a queue of the program's own, in tokens
+// or slots. Admit takes nothing, and ignores the times and tickets of the request.
+func (c *Client) Admit(ctx context.Context, request Request, slo time.Duration, backlog float64) (Admission, error) {
+	if len(request.dimensions) != 1 {
+		message := fmt.Sprintf("admit is asked for one dimension, not for %d", len(request.dimensions))
+		return Admission{}, &Error{Class: "RequestError", Message: message}
+	}
+	args := map[string]any{"dimension": request.dimensions[0], "backlog": backlog}
+	for dimension, cost := range request.costs {
+		if dimension != request.dimensions[0] {
+			message := fmt.Sprintf("a cost for %s, but the request is for %s", dimension, request.dimensions[0])
+			return Admission{}, &Error{Class: "RequestError", Message: message}
+		}
+		args["cost"] = cost
+	}
+	set(args, "share", request.share)
 	set(args, "sloMs", optional(slo))
 	came, err := c.target.call(ctx, "admit", args, nil)
 	if err != nil {

@@ -77,6 +77,15 @@ func TestTheEnvironmentNamesTheShareThatPays(t *testing.T) {
 	}
 	for isGranted(t, client, rpm) {
 	}
+	for share, want := range map[string]bool{"common": false, "search": true} {
+		admission, err := client.Admit(t.Context(), sluice.On(rpm).Share(share), time.Second, 0)
+		if err != nil || admission.Admitted != want {
+			t.Error(share, admission, err)
+		}
+	}
+	if _, err := client.Admit(t.Context(), sluice.On(rpm, "b"), time.Second, 0); !errors.Is(err, sluice.ErrRequest) {
+		t.Error("it judges one dimension:", err)
+	}
 	t.Setenv("SLUICE_SHARE", "search")
 	for share, want := range map[string]bool{"": true, "common": false} {
 		if isGranted(t, clientOf(t, sluice.Config{Share: share}), rpm) != want {
@@ -207,17 +216,17 @@ func TestLevelsAreLoweredSetAndRead(t *testing.T) {
 	if limit, err := client.Limit(t.Context(), "never#declared"); err != nil || limit != nil {
 		t.Fatal(limit, err)
 	}
-	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 0); err != nil || !admission.Admitted {
+	if admission, err := client.Admit(t.Context(), sluice.On(rpm), time.Second, 0); err != nil || !admission.Admitted {
 		t.Fatal(admission, err)
 	}
-	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 100); err != nil || admission.Reason != "over_slo" {
+	if admission, err := client.Admit(t.Context(), sluice.On(rpm), time.Second, 100); err != nil || admission.Reason != "over_slo" {
 		t.Fatal(admission, err)
 	}
 	until, err := client.CoolDown(t.Context(), rpm, time.Minute)
 	if err != nil || time.Until(until) < 50*time.Second {
 		t.Fatal(until, err)
 	}
-	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second, 0); err != nil || admission.Admitted {
+	if admission, err := client.Admit(t.Context(), sluice.On(rpm), time.Second, 0); err != nil || admission.Admitted {
 		t.Fatal(admission, err)
 	}
 }

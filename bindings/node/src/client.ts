@@ -54,7 +54,10 @@ export interface AdmitOptions extends Abortable {
   cost?: number;
   /** The time within which the request is to be done. */
   sloMs?: number;
+  /** What waits in a queue of the program's own, in tokens or slots. */
   backlog?: number;
+  /** The share whose line is judged, in place of the client's own. */
+  share?: string;
 }
 
 /** How long the end of the process waits for DynamoDB, for each client that was not closed. */

@@ -39,6 +39,8 @@ test("a share of a bucket is kept for its product", async () => {
   let taken = 0;
   while ((await world.client.acquire(rpm)).granted) taken += 1;
   assert(taken >= 8 && taken < 20, `what the common line has, and what others lend: ${taken}`);
+  assert.equal((await world.client.admit(rpm, { sloMs: 1_000 })).admitted, false);
+  assert.equal((await world.client.admit(rpm, { sloMs: 1_000, share: "search" })).admitted, true);
   assert((await world.client.acquire(rpm, { share: "search" })).granted);
   assert.equal(await ops.applyLimit(rpm, limit, { shares: {} }), "changed");
   await assert.rejects(ops.applyLimit(rpm, limit, { shares: { search: 1.5 } }), /lower the parts|part =/);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sluice_bindings::RunningSlot;
+use sluice_sdk::admission::Admit;
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Client, Closed, Ticket};
 
@@ -101,15 +102,13 @@ impl NativeClient {
         cost: &Bound<'_, PyAny>,
         slo: Option<&Bound<'_, PyAny>>,
         backlog: Option<&Bound<'_, PyAny>>,
+        share: Option<String>,
     ) -> PyResult<Operation> {
         let (sluice, cost, slo) = (self.sluice(py)?, quantity(cost)?, optional_duration("slo", slo)?);
         let backlog = backlog.map(quantity).transpose()?;
         Ok(Operation::new(async move {
-            let asked = sluice.admit(&dimension, cost, slo);
-            match backlog {
-                Some(backlog) => asked.backlog(backlog).await,
-                None => asked.await,
-            }
+            let asked = backlog.into_iter().fold(sluice.admit(&dimension, cost, slo), Admit::backlog);
+            share.into_iter().fold(asked, Admit::share).await
         }))
     }
 

@@ -56,6 +56,8 @@ def test_a_share_of_a_bucket_is_kept_for_its_product(client: sluice.Client, decl
         grant.release()
         taken += 1
     assert 8 <= taken < 20, "what the common line has, and what others lend"
+    assert isinstance(client.admit(rpm, slo=1), sluice.Shed)
+    assert isinstance(client.admit(rpm, slo=1, share="search"), sluice.Admitted)
     assert isinstance(client.acquire(rpm, share="search"), sluice.Grant)
     assert client.ops.apply_limit(rpm, limit, shares={}) == "changed"
     with pytest.raises(ValueError, match=r"lower the parts|part ="):

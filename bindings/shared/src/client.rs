@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sluice_sdk::admission::Admit as AdmitAsked;
 use sluice_sdk::core::{COMMON, ShareName};
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_sdk::{Client, Dimension, LimitError, Outcome, Redeemed, SlotBuilder, Ticket};
@@ -51,6 +52,7 @@ struct Admit {
     cost: Option<Number>,
     slo_ms: Option<Ms>,
     backlog: Option<Number>,
+    share: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -96,12 +98,10 @@ pub(crate) fn call(client: &Client, name: &str, arguments: Value, bytes: Bytes) 
         "redeem" => begin(named(arguments), |Named { ticket, .. }| operation(redeemed(client, ticket))),
         "admit" => begin(read::<Admit>(name, arguments), |asked| {
             operation(async move {
-                let Admit { dimension, cost, slo_ms, backlog } = asked;
+                let Admit { dimension, cost, slo_ms, backlog, share } = asked;
                 let asked = client.admit(&dimension, cost.unwrap_or(Number::Whole(1)), time(slo_ms));
-                match backlog {
-                    Some(backlog) => asked.backlog(backlog).await,
-                    None => asked.await,
-                }
+                let asked = backlog.into_iter().fold(asked, AdmitAsked::backlog);
+                share.into_iter().fold(asked, AdmitAsked::share).await
             })
         }),
         "observe" => begin(named(arguments), |of| {

@@ -1,5 +1,6 @@
 //! Admission: decides whether a request is worth beginning now. Takes nothing from the bucket.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +9,12 @@ use sluice_core::{Cost, Dimension, retry_after};
 
 use crate::api::error::AcquireError;
 use crate::api::quantity::Quantity;
-use crate::api::request::{RequestError, cost_of};
+use crate::api::request::{Ask, Payer, RequestError, cost_of};
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::shadow;
+use crate::lane::reading::of_share;
+use crate::lane::{shadow, slot_lines};
 use crate::{heal, telemetry};
 
 pub use crate::config::admission_mode::AdmissionMode;
@@ -112,9 +114,18 @@ pub struct Admit<'a> {
     cost: Quantity,
     slo: Option<Duration>,
     backlog: Option<Quantity>,
+    share: Option<Cow<'a, str>>,
 }
 
-impl Admit<'_> {
+impl<'a> Admit<'a> {
+    /// The share whose line is judged, in place of the client's own, as in
+    /// [`Request::share`](crate::Request::share). What others would lend does not count: nobody is promised
+    /// it.
+    pub fn share(mut self, share: impl Into<Cow<'a, str>>) -> Self {
+        self.share = Some(share.into());
+        self
+    }
+
     /// What waits in the caller's own queue before this request, in tokens or slots: zero or more. What the
     /// caller holds, and what waits in `slot`, are counted already: do not add them.
     pub fn backlog(mut self, amount: impl Into<Quantity>) -> Self {
@@ -148,7 +159,7 @@ impl Client {
         cost: impl Into<Quantity>,
         slo: Option<Duration>,
     ) -> Admit<'a> {
-        Admit { client: self, dimension, cost: cost.into(), slo, backlog: None }
+        Admit { client: self, dimension, cost: cost.into(), slo, backlog: None, share: None }
     }
 }
 
@@ -160,8 +171,8 @@ impl<'a> IntoFuture for Admit<'a> {
         Box::pin(async move {
             let inner = &self.client.inner;
             let deciding = async {
-                let (dimension, asked) = self.parse()?;
-                decide(inner, &dimension, asked).await
+                let (ask, asked) = self.parse()?;
+                decide(inner, &ask, asked).await
             };
             shadow::or_in_shadow(inner, deciding.await, || Admission::Admitted(Admitted::default()))
         })
@@ -169,7 +180,7 @@ impl<'a> IntoFuture for Admit<'a> {
 }
 
 impl Admit<'_> {
-    fn parse(&self) -> Result<(Dimension, AdmissionAsk), RequestError> {
+    fn parse(&self) -> Result<(Ask, AdmissionAsk), RequestError> {
         let dimension = Dimension::new(self.dimension)?;
         let cost: Cost = cost_of(self.dimension, &self.cost)?;
         let backlog = self.backlog.as_ref().map(|backlog| {
@@ -179,10 +190,8 @@ impl Admit<'_> {
                 source,
             })
         });
-        Ok((
-            dimension,
-            AdmissionAsk { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo },
-        ))
+        let ask = Ask { dimension, cost: Some(cost), share: Payer::named(self.share.as_deref())? };
+        Ok((ask, AdmissionAsk { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo }))
     }
 }
 
@@ -190,15 +199,17 @@ impl Admit<'_> {
 /// Admission must neither stop nor delay what the vendor would serve.
 async fn in_time(
     inner: &Arc<Inner>,
-    entry: &Arc<Entry>,
+    entry: &mut Arc<Entry>,
     asked: AdmissionAsk,
 ) -> Result<Option<AdmissionVerdict>, AcquireError> {
     if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
     }
-    let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked))
-        .await
-    {
+    let judged = async {
+        *entry = slot_lines::open_line(inner, of_share(inner, Arc::clone(entry)).await?).await;
+        judge::judge(inner, entry, asked).await
+    };
+    let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judged).await {
         Ok(Ok(verdict)) => return Ok(Some(verdict)),
         Ok(Err(AcquireError::Store(error))) => error.to_string(),
         Ok(Err(error)) => return Err(error),
@@ -209,11 +220,7 @@ async fn in_time(
     Ok(None)
 }
 
-async fn decide(
-    inner: &Arc<Inner>,
-    dimension: &Dimension,
-    asked: AdmissionAsk,
-) -> Result<Admission, AcquireError> {
+async fn decide(inner: &Arc<Inner>, ask: &Ask, asked: AdmissionAsk) -> Result<Admission, AcquireError> {
     let mode = match inner.config.admission {
         AdmissionMode::Enforce if inner.config.mode.is_shadow() => AdmissionMode::Shadow,
         mode => mode,
@@ -221,8 +228,8 @@ async fn decide(
     if mode == AdmissionMode::Off {
         return Ok(Admission::Admitted(Admitted::default()));
     }
-    let entry = inner.entry(dimension);
-    let Some(verdict) = in_time(inner, &entry, asked).await? else {
+    let (dimension, mut entry) = (&ask.dimension, inner.entry_for(ask));
+    let Some(verdict) = in_time(inner, &mut entry, asked).await? else {
         telemetry::admitted(entry.label(), "unknown", mode.as_str());
         return Ok(Admission::Admitted(Admitted::default()));
     };

@@ -102,11 +102,16 @@ pub(crate) fn borrowed(
     lender: Option<&ShareName>,
     amount: Amount,
 ) {
-    let named = |share: Option<&ShareName>| {
-        share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()))
-    };
-    let tokens = u64::try_from(amount.micros()).unwrap_or(0).div_ceil(1_000_000);
-    names::SHARE_BORROWED.counter([bucket, named(share), named(lender)]).increment(tokens);
+    let labels = [bucket, share_label(share), share_label(lender)];
+    names::SHARE_BORROWED.counter(labels).increment(whole_tokens(amount));
+}
+
+fn share_label(share: Option<&ShareName>) -> SharedString {
+    share.map_or(COMMON.into(), |name| SharedString::from_owned(name.to_string()))
+}
+
+fn whole_tokens(amount: Amount) -> u64 {
+    u64::try_from(amount.micros()).unwrap_or(0).div_ceil(1_000_000)
 }
 
 pub(crate) fn unavailable(outcome: &'static str) {

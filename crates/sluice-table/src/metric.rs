@@ -206,6 +206,8 @@ metrics! {
         "Acquires while DynamoDB was out";
     LIMIT_NEAR: Process Counter "sluice.limit.near" Count ["dimension"]
         "Times that the part of a limit was used at which the process warns";
+    SHARE_USED: Process Counter "sluice.share.used" Tokens ["dimension", "share"]
+        "Tokens that calls of a share took, of its own line or of others";
     SHARE_BORROWED: Process Counter "sluice.share.borrowed" Tokens ["dimension", "share", "lender"]
         "Tokens or slots that calls took from another share's line";
     SHADOW_REFUSALS: Process Counter "sluice.shadow.refusals" Count ["dimension", "reason"]
@@ -274,6 +276,8 @@ metrics! {
         "The most that the line of a share holds";
     SHARE_LENT: Table Counter "sluice.share.lent" Tokens ["dimension", "share"]
         "Tokens that callers of others took from the line of a share";
+    SHARE_TOKENS_BORROWED: Table Counter "sluice.share.tokens_borrowed" Tokens ["dimension", "share"]
+        "Tokens that callers of a share took from the lines of others";
     SHARE_SLOTS_LENT: Table Gauge "sluice.share.slots_lent" Tokens ["dimension", "share"]
         "Slots of a share that callers of others hold now";
     SHARE_SLOTS_BORROWED: Table Gauge "sluice.share.slots_borrowed" Tokens ["dimension", "share"]

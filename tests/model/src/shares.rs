@@ -29,8 +29,9 @@
 //!
 //! # What is not
 //!
-//! A second share: no write touches more than the line of its caller and one other. Priorities, which are a
-//! floor of a caller's own line. Shares of concurrency buckets have a model of their own (`slot_rows`).
+//! A second share: no write touches more than the line of its caller and one other. Background shares: only
+//! the floor differs that borrowers leave (none in the line of such a share, one call more where it borrows),
+//! and the floor of this model is any. Shares of concurrency buckets have a model of their own (`slot_rows`).
 
 mod action;
 mod lapse;

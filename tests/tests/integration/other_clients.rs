@@ -28,12 +28,15 @@ fn their_row(tokens: &str, last_refill_at: &str) -> HashMap<String, AttributeVal
 }
 
 /// Their acquire: versioned, absolute, whole seconds.
-async fn their_acquire(world: &World) -> bool {
+pub(crate) async fn their_acquire(world: &World) -> bool {
     let row = world.row(RPM).await.unwrap();
     let read = |name: &str| row[name].as_n().unwrap().parse::<f64>().unwrap();
     let now = (world.dynamo.clock().now().micros() / 1_000_000) as f64;
     let tokens =
         (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
+    if tokens < 1.0 {
+        return false;
+    }
     let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(RPM));
     let request =
         request.update_expression("SET tokens = :tokens, last_refill_at = :now, version = version + :1");

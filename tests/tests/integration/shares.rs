@@ -8,6 +8,8 @@ use sluice_sdk::reactions::{ObservedLevel, Penalty, Refilled};
 use sluice_sdk::{AcquireError, Client, Outcome, Redeemed, Request, RetryReason, Settled};
 use tokio::time::sleep;
 
+use crate::metrics::{Listening, counted};
+use crate::other_clients::their_acquire;
 use crate::world::{World, dimension, refusal, requests, take};
 
 mod borrowed;
@@ -117,6 +119,11 @@ async fn callers_that_know_no_shares_stay_within_the_common_line() {
         (Amount::from_tokens(30), Amount::from_tokens(30))
     );
     assert_eq!(bucket.whole_limit().capacity(), Amount::from_tokens(100));
+    for _ in 0..30 {
+        assert!(their_acquire(&world).await);
+    }
+    assert!(!their_acquire(&world).await, "the common line is empty");
+    assert_eq!(levels(&world).await, ["0", "20", "50"], "and its writes leave the shares alone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,8 +218,10 @@ async fn a_start_is_booked_on_the_own_line_and_a_ticket_redeems_it_there() {
     assert_eq!(retry.wait().as_secs(), 4, "two at half a token a second");
     assert!(matches!(redeemer.redeem(&ticket).await.unwrap(), Redeemed::RetryIn(_)));
     world.pass(Duration::from_secs(5));
-    let before = levels(&world).await;
+    let (before, listening) = (levels(&world).await, Listening::begin());
     let grant = redeemer.redeem(&ticket).await.unwrap().granted().unwrap();
+    let of_search = [("dimension", RPM), ("share", "search")];
+    assert_eq!(counted(&listening.recorded(), "sluice.share.used", &of_search), 2);
     assert_eq!(levels(&world).await, before, "it was taken when it was booked");
     grant.cancel().await;
     let after = levels(&world).await;
@@ -370,6 +379,31 @@ async fn a_lender_gets_back_no_more_than_it_lent() {
     assert_eq!(levels(&world).await, ["20", "-40"]);
     assert_eq!(grant.settle(RPM, 10).await.unwrap(), Settled::Returned(Amount::ZERO));
     assert_eq!(levels(&world).await, ["20", "-40"]);
+    grant.release().await.unwrap();
+}
+
+/// A stream whose estimate goes up and down pays once: the borrower what it used at most beyond what was lent,
+/// and the lender no less than what it still gives.
+#[tokio::test(start_paused = true)]
+async fn a_borrowed_grant_that_is_settled_again_and_again_pays_once() {
+    let world = World::new().await;
+    apply(&world, &split(requests(100, 1_000_000_000), &[("search", "0.5")])).await;
+    let client = world.client();
+    drain(&client, &of("search").cost(RPM, 50)).await;
+    let mut grant = take(&client, of("search").cost(RPM, 10)).await;
+    grant.settle(RPM, 20).await.unwrap();
+    assert_eq!(levels(&world).await, ["40", "-10"]);
+    for used in [12, 20, 12, 20, 15] {
+        grant.settle(RPM, used).await.unwrap();
+        assert_eq!(levels(&world).await, ["40", "-10"], "{used}");
+    }
+    assert_eq!(grant.settle(RPM, 4).await.unwrap(), Settled::Returned(Amount::from_tokens(6)));
+    for used in [4, 5, 14, 4] {
+        grant.settle(RPM, used).await.unwrap();
+        assert_eq!(levels(&world).await, ["46", "-10"], "{used}");
+    }
+    assert_eq!(grant.settle(RPM, 20).await.unwrap(), Settled::Owed(Amount::from_tokens(6)));
+    assert_eq!(levels(&world).await, ["46", "-16"], "twenty in all: four are the lender's");
     grant.release().await.unwrap();
 }
 

@@ -83,10 +83,19 @@ class AsyncClient(BaseClient):
         return AsyncGrant(outcome) if isinstance(outcome, _native.Grant) else outcome
 
     async def admit(
-        self, dimension: str, cost: float = 1, *, slo: Seconds | None = None, backlog: float | None = None
+        self,
+        dimension: str,
+        cost: float = 1,
+        *,
+        slo: Seconds | None = None,
+        backlog: float | None = None,
+        share: str | None = None,
     ) -> Admitted | Shed:
-        """Asks whether a request is worth beginning: whether it will be done within `slo`. Takes nothing."""
-        return await self._native.admit(dimension, cost, slo, backlog)
+        """Asks whether a request is worth beginning: whether it will be done within `slo`. Takes nothing.
+
+        `backlog` is what waits in a queue of the program's own; the line of `share` is judged in place of the
+        client's own."""
+        return await self._native.admit(dimension, cost, slo, backlog, share)
 
     async def observe(self, dimension: str, headers: Headers, *, grant: AsyncGrant | None = None) -> Observed:
         """Applies the rate-limit headers of a reply to one bucket. `grant` is that of the call."""

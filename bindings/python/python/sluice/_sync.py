@@ -83,10 +83,19 @@ class Client(BaseClient):
         return Grant(outcome) if isinstance(outcome, _native.Grant) else outcome
 
     def admit(
-        self, dimension: str, cost: float = 1, *, slo: Seconds | None = None, backlog: float | None = None
+        self,
+        dimension: str,
+        cost: float = 1,
+        *,
+        slo: Seconds | None = None,
+        backlog: float | None = None,
+        share: str | None = None,
     ) -> Admitted | Shed:
-        """Asks whether a request is worth beginning: whether it will be done within `slo`. Takes nothing."""
-        return self._native.admit(dimension, cost, slo, backlog).wait()
+        """Asks whether a request is worth beginning: whether it will be done within `slo`. Takes nothing.
+
+        `backlog` is what waits in a queue of the program's own; the line of `share` is judged in place of the
+        client's own."""
+        return self._native.admit(dimension, cost, slo, backlog, share).wait()
 
     def observe(self, dimension: str, headers: Headers, *, grant: Grant | None = None) -> Observed:
         """Applies the rate-limit headers of a reply to one bucket. `grant` is that of the call."""

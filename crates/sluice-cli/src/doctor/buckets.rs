@@ -18,7 +18,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_limit(bucket, now));
                 findings.extend(of_cool_down(bucket, now));
                 findings.extend(of_slots(bucket));
-                findings.extend(shares::examine(bucket, survey));
+                findings.extend(shares::examine(bucket, survey, now));
             }
             Err(fault) => {
                 let todo = match fault {

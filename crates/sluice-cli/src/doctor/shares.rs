@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_ops::Survey;
-use sluice_sdk::core::{Amount, Bucket, SlotLine};
+use sluice_sdk::core::{Amount, Bucket, SlotLine, Timestamp};
 
 use super::finding::{Check, Finding};
 use crate::output::short;
@@ -12,7 +12,7 @@ use crate::output::short;
 const LEAST_BURST: Duration = Duration::from_millis(500);
 
 /// A bucket without shares has none.
-pub(super) fn examine(bucket: &Bucket, survey: &Survey) -> Vec<Finding> {
+pub(super) fn examine(bucket: &Bucket, survey: &Survey, now: Timestamp) -> Vec<Finding> {
     let slot_lines = survey.slot_lines(bucket);
     let whole = bucket.limit_at_vendor().capacity();
     let (parts, findings) = match slot_lines.is_empty() {
@@ -24,7 +24,10 @@ pub(super) fn examine(bucket: &Bucket, survey: &Survey) -> Vec<Finding> {
             let mut lines = bucket.every_line();
             // The shares first.
             lines.rotate_left(1);
-            (lines.iter().map(|line| Part::of(line, whole)).collect(), of_burst(bucket).into_iter().collect())
+            (
+                lines.iter().map(|line| Part::of(line, whole, now)).collect(),
+                of_burst(bucket).into_iter().collect(),
+            )
         }
         true => return Vec::new(),
     };
@@ -36,6 +39,8 @@ struct Part {
     /// `None` is the common line.
     share: Option<String>,
     percent: String,
+    /// What is left of its tokens, or held of its slots.
+    level: String,
     is_background: bool,
     lent: Amount,
     borrowed: Amount,
@@ -44,10 +49,13 @@ struct Part {
 }
 
 impl Part {
-    fn of(line: &Bucket, whole: Amount) -> Self {
+    fn of(line: &Bucket, whole: Amount, now: Timestamp) -> Self {
+        let [left, capacity] =
+            [line.level(now), line.limit().capacity()].map(|amount| short(&amount.to_string()));
         Self {
             share: line.share().map(ToString::to_string),
             percent: percent(line.limit().capacity(), whole),
+            level: format!("{left} of {capacity} left"),
             is_background: line.is_background(),
             lent: line.lent(),
             borrowed: line.borrowed(),
@@ -56,9 +64,11 @@ impl Part {
     }
 
     fn of_slots(line: &SlotLine, whole: Amount) -> Self {
+        let [held, guaranteed] = [line.held(), line.guaranteed].map(|slots| short(&slots.to_string()));
         Self {
             share: line.share.as_ref().map(ToString::to_string),
             percent: percent(line.guaranteed, whole),
+            level: format!("{held} of {guaranteed} held"),
             is_background: line.is_background,
             lent: line.lent,
             borrowed: line.borrowed,
@@ -75,9 +85,9 @@ impl Part {
         let loans: Vec<_> =
             some("lent", self.lent).into_iter().chain(some("borrowed", self.borrowed)).collect();
         let loans = (!loans.is_empty()).then(|| format!("{} {}", loans.join(" and "), self.during));
-        let more = background.into_iter().chain(loans).collect::<Vec<_>>().join(", ");
-        let more = if more.is_empty() { more } else { format!(" ({more})") };
-        format!("{} {} %{more}", self.share.as_deref().unwrap_or("common line"), self.percent)
+        let level = Some(self.level.clone());
+        let more = level.into_iter().chain(background).chain(loans).collect::<Vec<_>>().join(", ");
+        format!("{} {} % ({more})", self.share.as_deref().unwrap_or("common line"), self.percent)
     }
 }
 

@@ -154,6 +154,7 @@ mod tests {
             r#"sluice_share_level{dimension="openai#tpm",share="search"} 500"#,
             r#"sluice_share_capacity{dimension="openai#tpm",share="search"} 500"#,
             r#"sluice_share_lent_total{dimension="openai#tpm",share="search"} 12"#,
+            r#"sluice_share_tokens_borrowed_total{dimension="openai#tpm",share="search"} 0"#,
             r#"sluice_share_level{dimension="elevenlabs#concurrent",share="search"} 1"#,
             r#"sluice_share_capacity{dimension="elevenlabs#concurrent",share="common"} 3"#,
             r#"sluice_share_slots_lent{dimension="elevenlabs#concurrent",share="common"} 1"#,

@@ -93,6 +93,8 @@ pub(super) fn borrowers_leave(
     borrower_is_background: bool,
     lender_is_background: bool,
 ) -> Amount {
+    // A floor below zero can be in the row by hand alone: nobody borrows what is not there.
+    let floor = floor.max(Amount::ZERO);
     match (borrower_is_background, lender_is_background) {
         (true, _) => floor.plus(call),
         (false, true) => Amount::ZERO,

@@ -81,9 +81,10 @@ pub enum InvalidSplit {
         /// The default cost of a call.
         cost: Cost,
     },
-    /// More would stay than the share holds.
+    /// More would stay than the share holds, or less than nothing.
     #[error(
-        "the floor {floor} of the share {name} is above its capacity {capacity}, so it would never lend: lower it"
+        "the floor {floor} of the share {name} is not between 0 and its capacity {capacity}: above it, the share \
+         would never lend, and below 0, others would take what is not there"
     )]
     Floor {
         /// The share.
@@ -113,7 +114,7 @@ impl Split {
                 capacity: part.of(whole.capacity()),
                 cost: whole.cost_per_call(),
             })?;
-            if let Some(floor) = floor.filter(|floor| *floor > limit.capacity()) {
+            if let Some(floor) = floor.filter(|floor| !(Amount::ZERO..=limit.capacity()).contains(floor)) {
                 return Err(InvalidSplit::Floor { name: name.clone(), floor, capacity: limit.capacity() });
             }
             (capacity, rate) = (capacity.minus(limit.capacity()), rate.minus(limit.refill_rate()));
@@ -257,8 +258,11 @@ mod tests {
         assert!(of(&[share("a", "0.05")]).contains("the share a holds 0.5, and a call takes 1"));
         assert!(of(&[share("a", "1")]).contains("leave 0 for callers that name no share"));
         assert!(of(&[share("a", "0.2"), share("a", "0.2")]).contains("twice"));
-        let floor = DeclaredShare { floor: Some(Amount::from_tokens(6)), ..share("a", "0.5") };
-        assert!(of(&[floor]).contains("floor 6 of the share a is above its capacity 5"));
+        for floor in [6, -1] {
+            let declared = DeclaredShare { floor: Some(Amount::from_tokens(floor)), ..share("a", "0.5") };
+            let why = std::format!("the floor {floor} of the share a is not between 0 and its capacity 5");
+            assert!(of(&[declared]).contains(&why), "{floor}");
+        }
         let many: Vec<_> = (0..17).map(|n| share(&std::format!("s{n}"), "0.01")).collect();
         assert_eq!(Split::new(limit(10_000), &many).unwrap_err(), InvalidSplit::TooMany(17));
     }

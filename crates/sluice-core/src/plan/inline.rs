@@ -25,7 +25,8 @@
 use alloc::vec::Vec;
 
 use crate::amount::{Amount, Cost};
-use crate::bucket::{Bucket, Moved};
+use crate::bucket::Bucket;
+use crate::bucket::after::Moved;
 use crate::inline::{InlineLease, InlineLeases};
 use crate::lease::LeaseId;
 use crate::plan::{Reason, Refusal};

@@ -224,6 +224,12 @@ impl RateReceipt {
         self.after.version()
     }
 
+    /// Whether the bucket has shares.
+    #[must_use]
+    pub fn has_shares(&self) -> bool {
+        self.after.has_shares()
+    }
+
     /// The bucket as the write left it.
     pub(crate) fn after(&self) -> &Bucket {
         &self.after

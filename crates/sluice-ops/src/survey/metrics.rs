@@ -114,8 +114,9 @@ fn publish_line(line: &Bucket, at: Timestamp) {
     let labels = || [label(line.dimension()), SharedString::from_owned(share.clone())];
     names::SHARE_LEVEL.gauge(labels()).set(number(line.level(at)));
     names::SHARE_CAPACITY.gauge(labels()).set(number(line.limit().capacity()));
-    let lent = u64::try_from(line.lent().micros() / 1_000_000).unwrap_or(0);
-    names::SHARE_LENT.counter(labels()).absolute(lent);
+    let whole = |amount: Amount| u64::try_from(amount.micros() / 1_000_000).unwrap_or(0);
+    names::SHARE_LENT.counter(labels()).absolute(whole(line.lent()));
+    names::SHARE_TOKENS_BORROWED.counter(labels()).absolute(whole(line.borrowed()));
 }
 
 /// Reports one line of a concurrency bucket with shares, under the name of the bucket.

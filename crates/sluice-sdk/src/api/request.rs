@@ -117,6 +117,17 @@ pub(crate) enum Payer {
     Named(Option<ShareName>),
 }
 
+impl Payer {
+    /// The share as a caller names it, if it does.
+    pub(crate) fn named(share: Option<&str>) -> Result<Self, RequestError> {
+        Ok(match share {
+            None => Self::Client,
+            Some(COMMON) => Self::Named(None),
+            Some(name) => Self::Named(Some(ShareName::new(name)?)),
+        })
+    }
+}
+
 impl Ask {
     /// The cost of this ask in a bucket with this limit.
     pub(crate) fn cost_in(&self, limit: &Limit) -> Result<Cost, RequestError> {
@@ -213,11 +224,7 @@ impl<'a> Request<'a> {
     }
 
     fn payer(&self) -> Result<Payer, RequestError> {
-        Ok(match self.named_share() {
-            None => Payer::Client,
-            Some(COMMON) => Payer::Named(None),
-            Some(name) => Payer::Named(Some(ShareName::new(name)?)),
-        })
+        Payer::named(self.named_share())
     }
 
     /// The dimensions as the caller named them, for messages.

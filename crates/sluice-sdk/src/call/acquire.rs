@@ -60,7 +60,7 @@ impl Client {
             && !inner.background.is_closing()
             && let Some(part) = prefetch::take(inner, entry, *cost)
         {
-            counted::granted_from_stock(entry, part.start_at);
+            counted::granted_from_stock(&part, part.start_at);
             noted_use::granted(inner, &part);
             let answer = Ok(Outcome::Granted(Grant::from_stock(Arc::clone(inner), part)));
             answered(&span, &answer);

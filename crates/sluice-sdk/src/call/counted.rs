@@ -42,15 +42,28 @@ fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
 /// Counts a call that was granted from stock `at` this time. Registers and allocates nothing, and reads no
 /// clock: this is most of what a busy process does. The grant took less than a microsecond, and counts as no
 /// time.
-pub(crate) fn granted_from_stock(entry: &Entry, at: Timestamp) {
-    granted_in(entry, Source::Stock, Duration::ZERO, at);
+pub(crate) fn granted_from_stock(part: &Part, at: Timestamp) {
+    granted_in(part, Source::Stock, Some(Duration::ZERO), at);
 }
 
-fn granted_in(entry: &Entry, source: Source, took: Duration, at: Timestamp) {
-    count(entry, at, |handles| {
+/// `took`: how long an acquire took.
+fn granted_in(part: &Part, source: Source, took: Option<Duration>, at: Timestamp) {
+    let is_of_share = match &part.hold {
+        // The receipt of a ticket does not know whether the bucket has shares.
+        Hold::Tokens { .. } if source == Source::Ticket => part.entry.line().is_some(),
+        Hold::Tokens { receipt, .. } => receipt.has_shares(),
+        _ => false,
+    };
+    count(&part.entry, at, |handles| {
         handles.granted(source).increment(1);
-        handles.acquired_granted().record(took);
+        took.into_iter().for_each(|took| handles.acquired_granted().record(took));
+        if is_of_share && part.borrower.is_none() {
+            handles.share_used(part.entry.share.as_ref(), part.cost);
+        }
     });
+    if let Some(borrower) = &part.borrower {
+        count(borrower, at, |handles| handles.share_used(borrower.share.as_ref(), part.cost));
+    }
 }
 
 /// Counts the answer to an acquire that began at `began`.
@@ -59,7 +72,7 @@ pub(crate) fn acquired(inner: &Arc<Inner>, began: Instant, answer: &Result<Outco
     match answer {
         Ok(Outcome::Granted(grant)) => {
             let at = inner.now();
-            grant.parts().iter().for_each(|part| granted_in(&part.entry, source_of(part), took, at));
+            grant.parts().iter().for_each(|part| granted_in(part, source_of(part), Some(took), at));
             grant.parts().iter().for_each(|part| noted_use::granted(inner, part));
         }
         Ok(Outcome::RetryIn(retry)) => {
@@ -76,9 +89,7 @@ pub(crate) fn acquired(inner: &Arc<Inner>, began: Instant, answer: &Result<Outco
 pub(crate) fn granted(inner: &Arc<Inner>, grant: &Grant, source: Option<Source>) {
     let at = inner.now();
     for part in grant.parts() {
-        count(&part.entry, at, |handles| {
-            handles.granted(source.unwrap_or_else(|| source_of(part))).increment(1)
-        });
+        granted_in(part, source.unwrap_or_else(|| source_of(part)), None, at);
         noted_use::granted(inner, part);
     }
 }

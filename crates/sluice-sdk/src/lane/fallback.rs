@@ -191,9 +191,7 @@ impl Fallback {
         }
         if buckets.len() >= inner.config.max_buckets {
             // One of an earlier outage begins again, and a full bucket is the same as one that was never met.
-            buckets.retain(|_, local| {
-                local.outage == returns && local.bucket.level(now) < local.bucket.limit().capacity()
-            });
+            buckets.retain(|_, local| local.outage == returns && !local.bucket.is_full(now));
         }
         match answer(inner, (&buckets, &slots), asks, now, patience) {
             Answer::Granted(granted) => {

@@ -24,7 +24,7 @@ pub(super) fn expects_spent(of_line: &Extensions, line: &Bucket) -> bool {
 
 /// Notes a failed write of this form. Its reply showed `line`.
 pub(super) fn note_failed_write(of_line: &Extensions, line: &Bucket, form: Form, now: Timestamp) {
-    let is_full = line.level(now) >= line.limit().capacity();
+    let is_full = line.is_full(now);
     if line.has_shares() && is_full != (form == Form::Full) {
         of_line.of::<Spent>().0.lock().insert(line.share().cloned(), !is_full);
     }

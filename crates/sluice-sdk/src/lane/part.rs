@@ -39,6 +39,9 @@ pub(crate) enum Hold {
         lease: Option<Box<Lease>>,
         /// What the call counts as: its cost, until the call is settled.
         counts: Amount,
+        /// What of its cost did not go back to its line. If it was borrowed, the borrower paid the rest of what
+        /// the call counts as.
+        kept: Amount,
         /// Whether the caller has reported what the call used.
         is_settled: bool,
     },
@@ -105,8 +108,13 @@ impl Part {
         lease: Option<Lease>,
     ) -> Self {
         let start_at = receipt.start_at(now);
-        let hold =
-            Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
+        let hold = Hold::Tokens {
+            receipt,
+            lease: lease.map(Box::new),
+            counts: cost.amount(),
+            kept: cost.amount(),
+            is_settled: false,
+        };
         Self {
             entry: Arc::clone(entry),
             cost,
@@ -125,7 +133,13 @@ impl Part {
             entry,
             cost,
             start_at: now,
-            hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
+            hold: Hold::Tokens {
+                receipt,
+                lease: None,
+                counts: cost.amount(),
+                kept: cost.amount(),
+                is_settled: false,
+            },
             used: None,
             may_be_gone: false,
             borrower: None,

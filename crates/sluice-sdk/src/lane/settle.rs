@@ -161,7 +161,7 @@ async fn settle_unmeasured(
     part: &mut Part,
     used: Amount,
 ) -> Result<Settled, SettleError> {
-    let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
+    let Hold::Tokens { receipt, counts, kept, is_settled, .. } = &mut part.hold else {
         return match part.hold {
             // A grant from the process's own share is not worth settling while DynamoDB is out.
             // A call that was let through took nothing.
@@ -170,21 +170,22 @@ async fn settle_unmeasured(
         };
     };
     *is_settled = true;
-    let (counted, mut surplus) = (*counts, counts.minus(used));
+    let (counted, was_kept, mut surplus) = (*counts, *kept, counts.minus(used));
     if surplus == Amount::ZERO {
         return Ok(Settled::AsTaken);
     }
     if part.borrower.is_some() && surplus > Amount::ZERO {
-        // No more than the lender gave. What the borrower paid beyond that refills in its own line.
-        surplus = counted.min(part.cost.amount()).minus(used).max(Amount::ZERO);
+        // No more than the lender still gives. What the borrower paid refills in its own line, and still counts:
+        // if a later settle says more again, it is not paid twice.
+        surplus = was_kept.minus(used).max(Amount::ZERO);
         if surplus == Amount::ZERO {
-            *counts = used;
             return Ok(Settled::Returned(Amount::ZERO));
         }
     }
     // From here on the call counts as settled: if the caller is dropped, the write goes on and must not be
     // sent again.
-    *counts = used;
+    let returned = surplus.max(Amount::ZERO);
+    (*counts, *kept) = (counted.minus(surplus), was_kept.minus(returned));
     let settle = Settle { receipt: receipt.clone(), counted, surplus };
     // What was borrowed goes back to its lender; what was used beyond it is the borrower's.
     let entry =
@@ -192,13 +193,13 @@ async fn settle_unmeasured(
     match in_lane(inner, entry, settle).await {
         // What found no room, or was not charged, may be settled later.
         Ok(change) => {
-            *counts = counted.minus(change);
+            (*counts, *kept) = (counted.minus(change), was_kept.minus(change.max(Amount::ZERO)));
             noted_use::changed(inner, part.payer(), Amount::ZERO.minus(change));
             Ok(outcome(&part.entry, surplus, change))
         }
         Err(error) => {
             if error.is_without_effect() {
-                *counts = counted;
+                (*counts, *kept) = (counted, was_kept);
             }
             Err(error)
         }

@@ -163,16 +163,19 @@ async fn until_closed(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
 async fn at_open_lines(inner: &Arc<Inner>, wants: &[Want]) -> Vec<Want> {
     let mut wants = wants.to_vec();
     for want in wants.iter_mut().filter(|want| want.concurrent) {
-        let Some((common, share)) = line_of(inner, &want.entry) else { continue };
-        // Without an answer, what was known of the shares is as good as any.
-        let _ = timeout(LONGEST_LOOK, known_since(inner, &common, SHARES_KNOWN_FOR)).await;
-        let is_open = |bucket: &Bucket, share: &ShareName| bucket.slot_share(share.as_str()).is_some();
-        let Some(reading) = common.reading() else { continue };
-        if share.is_some_and(|share| !is_open(&reading.bucket, &share)) {
-            want.entry = common;
-        }
+        want.entry = open_line(inner, Arc::clone(&want.entry)).await;
     }
     wants
+}
+
+/// The entry, or that of the common line if the entry is of a share of slots that goes.
+pub(crate) async fn open_line(inner: &Inner, entry: Arc<Entry>) -> Arc<Entry> {
+    let Some((common, share)) = line_of(inner, &entry) else { return entry };
+    // Without an answer, what was known of the shares is as good as any.
+    let _ = timeout(LONGEST_LOOK, known_since(inner, &common, SHARES_KNOWN_FOR)).await;
+    let is_open = |bucket: &Bucket, share: &ShareName| bucket.slot_share(share.as_str()).is_some();
+    let Some(reading) = common.reading() else { return entry };
+    if share.is_some_and(|share| !is_open(&reading.bucket, &share)) { common } else { entry }
 }
 
 /// The want whose line has no slot free, if that is why the caller was refused.

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::metrics::{Counter, Histogram, SharedString};
 use parking_lot::Mutex;
-use sluice_core::Timestamp;
+use sluice_core::{Cost, ShareName, Timestamp};
 use sluice_table::metric as names;
 
 use crate::api::refusal::RetryReason;
 use crate::lazy::Lazy;
-use crate::telemetry::{Source, meet};
+use crate::telemetry::{Source, meet, share_label, whole_tokens};
 
 /// How long handles are kept. For this long after it was installed, a recorder receives nothing about a busy
 /// bucket. Longer would let a recorder that forgets idle metrics miss more; shorter would register more
@@ -35,6 +35,7 @@ pub(crate) struct Handles {
     refused: Lazy<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
     acquired_granted: OnceLock<Histogram>,
     acquired_refused: OnceLock<Histogram>,
+    share_used: OnceLock<Box<Counter>>,
 }
 
 impl Meters {
@@ -88,12 +89,20 @@ impl Handles {
             refused: Lazy::default(),
             acquired_granted: OnceLock::new(),
             acquired_refused: OnceLock::new(),
+            share_used: OnceLock::new(),
         }
     }
 
     pub(crate) fn granted(&self, source: Source) -> &Counter {
         let make = || names::GRANTS.counter([self.label.clone(), source.as_str().into()]);
         self.granted[Source::ALL.iter().position(|one| *one == source).unwrap_or(0)].get_or_init(make)
+    }
+
+    /// Counts what a call of this share took (`None`: the common line). A part of a token counts as a whole
+    /// one.
+    pub(crate) fn share_used(&self, share: Option<&ShareName>, cost: Cost) {
+        let make = || Box::new(names::SHARE_USED.counter([self.label.clone(), share_label(share)]));
+        self.share_used.get_or_init(make).increment(whole_tokens(cost.amount()));
     }
 
     pub(crate) fn refused(&self, reason: RetryReason) -> &Counter {

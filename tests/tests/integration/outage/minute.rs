@@ -249,6 +249,8 @@ async fn a_share_is_one_share_while_every_request_fails_at_once() {
     let [_, during, after] = [0, 1, 2].map(|part| *minute.seen[part].lock().unwrap());
     assert!(during.granted >= 2_000 && during.refused_by_vendor == 0, "{during:?}");
     assert_eq!(after.refused_by_vendor, 0, "{after:?}");
+    let normal = minute.normal();
+    assert!(normal.requests_at_first <= 2 * normal.usual && normal.steady_from <= 2, "{normal:?}");
 }
 
 /// The one that asks most finds the return before others, and would take the whole burst of the table before

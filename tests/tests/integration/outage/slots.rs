@@ -104,7 +104,8 @@ struct Normal {
     table_first: Duration,
     /// The most requests in one of the first five seconds.
     requests: u64,
-    /// The requests in a second before the outage, on average.
+    /// The requests in a second before the outage, on average. Where callers rest before it, and not after
+    /// it: in the last seconds of the run.
     steady: u64,
 }
 
@@ -182,10 +183,11 @@ impl Run {
     fn normal(&self) -> Normal {
         let requests = |second: u64| self.requests[usize::try_from(second).unwrap()].load(Ordering::Relaxed);
         let (before, back) = (self.before.as_secs(), (self.before + OUTAGE).as_secs());
+        let steady_until = if self.case.rest.is_some() { back + AFTER.as_secs() } else { before };
         Normal {
             table_first: self.table_again.lock().unwrap().expect("the table grants again"),
             requests: (back..back + 5).map(requests).max().unwrap(),
-            steady: (before - 10..before).map(requests).sum::<u64>() / 10,
+            steady: (steady_until - 10..steady_until).map(requests).sum::<u64>() / 10,
         }
     }
 
@@ -285,8 +287,7 @@ async fn the_vendor_refuses_nothing(case: Case) -> Arc<Run> {
     );
     let refused = [before, during, after].map(|seen| seen.refused_by_vendor);
     assert_eq!(refused, [0; 3], "{case:?}");
-    // Callers that rest before the outage ask less then.
-    assert!(case.rest.is_some() || normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
+    assert!(normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
     assert!(normal.table_first >= Duration::from_millis(750), "{case:?}: {normal:?}");
     let is_short = case.hold == CASE.hold;
     assert!(!is_short || normal.table_first <= Duration::from_millis(1_500), "{case:?}: {normal:?}");
@@ -364,6 +365,8 @@ async fn calls_go_on_if_only_writes_hang() {
         let refused = run.seen().map(|seen| seen.refused_by_vendor);
         assert_eq!(refused, [0; 3], "{kind:?}");
         assert!(run.used()[0] >= 5, "{kind:?}: callers wait for their own requests");
+        let normal = run.normal();
+        assert!(normal.requests <= 2 * normal.steady, "{kind:?}: {normal:?}");
         run.all_is_back().await;
     }
 }
@@ -384,12 +387,9 @@ async fn other_policies_do_with_slots_what_they_say() {
     for policy in all_or_first(&["allow", "error"]) {
         let case = Case { policy, kind: Kind::Inline, ..CASE };
         let run = case.run().await;
-        let [_, during, after] = run.seen();
-        println!(
-            "{case:?}: in the outage {during:?}, after {after:?}; used {:?} %, {:?}",
-            run.used(),
-            run.normal()
-        );
+        let ([_, during, after], normal) = (run.seen(), run.normal());
+        println!("{case:?}: in the outage {during:?}, after {after:?}; used {:?} %, {normal:?}", run.used());
+        assert!(normal.requests <= 2 * normal.steady, "{case:?}: {normal:?}");
         match *policy {
             "allow" => assert!(during.refused_by_vendor > 1_000, "nobody counts: {during:?}"),
             _ => assert!(during.granted <= 60 && after.refused_by_vendor == 0, "{during:?}, {after:?}"),

@@ -28,6 +28,8 @@ async fn rows_and_processes_count_what_is_lent_and_borrowed() {
     };
     let [common, batch] = ["common", "batch"].map(|lender| i64::try_from(borrowed(lender)).unwrap());
     assert_eq!((common + batch, borrowed("search")), (19, 0));
+    let used = |share| counted(&recorded, "sluice.share.used", &[("dimension", RPM), ("share", share)]);
+    assert_eq!(["search", "common", "batch"].map(used), [69, 0, 0], "of its own line, and of others");
     assert_eq!(loans(&world.bucket(RPM).await), [(common, 0), (batch, 0), (0, 19)]);
     // All that callers without a share have is gone, too.
     let left = levels(&world).await[0].parse::<u32>().unwrap();

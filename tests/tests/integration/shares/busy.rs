@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
+use sluice_core::{Amount, COMMON, Cost, DeclaredShare, Dimension, Limit, LimitType, Rate, Split, Timestamp};
 use sluice_history::{Checker, Event, Granted, Header, Kind, Limit as Promise, Refused, Share, Verdict};
 use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Operation, TestClock};
@@ -18,8 +18,8 @@ use crate::world::TABLE;
 /// Calls a second that the vendor allows.
 pub(super) const ALLOWED: f64 = 50.0;
 
-/// A product: its share with the part that it is guaranteed; and in each phase, how many times that it asks
-/// for.
+/// A product: its share with the part that it is guaranteed (`common`: callers that name no share); and in
+/// each phase, how many times that it asks for.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
     pub(super) share: &'static str,
@@ -29,10 +29,25 @@ pub(super) struct Product {
 }
 
 pub(super) const CHANGING: [Product; 3] = [
-    product("search", 0.5, &[1.0, 0.0, 1.0, 30.0, 2.0, 1.0, 0.0, 0.0, 5.0, 1.0]),
-    product("checkout", 0.3, &[0.0, 2.0, 1.0, 2.0, 30.0, 0.0, 2.0, 0.0, 2.0, 1.0]),
-    product("batch", 0.1, &[30.0, 30.0, 1.0, 2.0, 2.0, 30.0, 30.0, 2.0, 0.0, 30.0]),
+    product("search", 0.5, &[1.0, 0.0, 30.0, 0.0, 2.0, 1.0, 0.0, 2.0, 5.0, 1.0]),
+    product("checkout", 0.3, &[0.0, 2.0, 1.0, 2.0, 0.0, 30.0, 0.0, 2.0, 2.0, 1.0]),
+    product("batch", 0.1, &[30.0, 30.0, 1.0, 2.0, 5.0, 30.0, 30.0, 30.0, 0.0, 30.0]),
 ];
+
+/// The same beside callers that name no share, who have what no share has.
+pub(super) const CHANGING_BESIDE_COMMON: [Product; 4] = [
+    CHANGING[0],
+    CHANGING[1],
+    CHANGING[2],
+    product(COMMON, 0.1, &[2.0, 0.0, 30.0, 0.0, 30.0, 0.0, 30.0, 30.0, 1.0, 5.0]),
+];
+
+impl Product {
+    /// The share that its callers name.
+    pub(super) fn named(&self) -> Option<&'static str> {
+        (self.share != COMMON).then_some(self.share)
+    }
+}
 
 const fn product(share: &'static str, part: f64, factors: &'static [f64]) -> Product {
     Product { share, part, is_background: false, factors }
@@ -87,7 +102,7 @@ pub(super) async fn shared_by(products: &[Product], burst: i32, seed: u64) -> (E
         let share = share(product.share, &product.part.to_string());
         DeclaredShare { background: product.is_background, ..share }
     };
-    let shares: Vec<_> = products.iter().map(shared).collect();
+    let shares: Vec<_> = products.iter().filter(|product| product.named().is_some()).map(shared).collect();
     let split = Split::new(limit, &shares).unwrap();
     dynamo.client(TABLE).ops().apply_split(&Dimension::new(RPM).unwrap(), &split).await.unwrap();
     dynamo.faults().draw(|_| fault());
@@ -123,14 +138,14 @@ fn tell_what_is_lost(dynamo: &EmbeddedDynamo, products: &'static [Product], hist
         let Some(at) = lost.iter().position(|body| body == answered.call.body) else { return };
         lost.swap_remove(at);
         let (now, body) = (clock.now().micros(), String::from_utf8_lossy(answered.call.body).into_owned());
-        for product in products.iter().filter(|product| {
-            answered.status == 200
-                && body.contains("- :cost")
-                && !body.contains("#lent")
-                && body.contains(product.share)
-        }) {
-            history.lock().unwrap().push(gone(product.share, now, now));
+        if answered.status != 200 || !body.contains("- :cost") || body.contains("#lent") {
+            return;
         }
+        // A write of the common line names no share.
+        let is_of = |product: &&Product| product.named().is_some_and(|share| body.contains(share));
+        let of = products.iter().find(is_of).or_else(|| products.iter().find(|one| one.named().is_none()));
+        let lost = of.map(|product| gone(product, now, now));
+        history.lock().unwrap().extend(lost);
     });
 }
 
@@ -143,7 +158,10 @@ impl Busy {
         let began = dynamo.clock().now();
         let mut products = JoinSet::new();
         for (number, product) in self.products.iter().copied().enumerate() {
-            let settings = || Client::builder(TABLE).share(name(product.share)).note_use(false);
+            let settings = || {
+                let settings = Client::builder(TABLE).note_use(false);
+                product.named().into_iter().fold(settings, |settings, share| settings.share(name(share)))
+            };
             let each = self.processes / self.products.len();
             let clients = (0..each).map(|_| dynamo.client_with(settings())).collect();
             let (phase, patience) = (self.phase, self.patience);
@@ -181,27 +199,28 @@ fn promised(split: &Split) -> Event {
 }
 
 /// What came of one caller's wait.
-fn told(share: &str, client: &Client, asked_at: Timestamp, slot: Option<&sluice_sdk::Slot>) -> Event {
+fn told(product: &Product, client: &Client, asked_at: Timestamp, slot: Option<&sluice_sdk::Slot>) -> Event {
     let (now, number) = (client.now().micros(), fastrand::u64(..));
     let Some(slot) = slot else {
-        return gone(share, asked_at.micros(), now);
+        return gone(product, asked_at.micros(), now);
     };
+    let share = product.share;
     let mut granted = Granted::at(format!("{share}-{number}"), share, RPM, 1_000_000, now);
     (granted.asked_at_micros, granted.start_at_micros) = (asked_at.micros(), slot.start_at().micros());
-    (granted.booked, granted.share) = (true, Some(share.to_owned()));
+    (granted.booked, granted.share) = (true, product.named().map(str::to_owned));
     granted.paid_from = slot.paid_from(RPM).map(str::to_owned);
     Event::Granted(granted)
 }
 
 /// A caller left without a call, and may have left a booked start behind.
-fn gone(share: &str, asked_at_micros: i64, at_micros: i64) -> Event {
+fn gone(product: &Product, asked_at_micros: i64, at_micros: i64) -> Event {
     Event::Refused(Refused {
-        process: share.to_owned(),
+        process: product.share.to_owned(),
         dimensions: vec![RPM.to_owned()],
         asked_at_micros,
         at_micros,
         booked: true,
-        share: Some(share.to_owned()),
+        share: product.named().map(str::to_owned),
         error: None,
     })
 }
@@ -239,14 +258,14 @@ async fn demand(
                 let (came, asked_at) = (Instant::now(), client.now());
                 let slot = client.slot(RPM).max_wait(patience);
                 let call = async |slot: sluice_sdk::Slot| {
-                    history.lock().unwrap().push(told(product.share, &client, asked_at, Some(&slot)));
+                    history.lock().unwrap().push(told(&product, &client, asked_at, Some(&slot)));
                     let (start, waited) = (slot.start_at(), came.elapsed());
                     calls.lock().unwrap().push(Call { product: number, process, start, waited });
                     Ok::<_, LimitError>(())
                 };
                 // A refusal tells a wait that is too long, and books nothing.
                 if matches!(slot.run(call).await, Err(LimitError::TimedOut(_) | LimitError::Acquire(_))) {
-                    history.lock().unwrap().push(told(product.share, &client, asked_at, None));
+                    history.lock().unwrap().push(told(&product, &client, asked_at, None));
                 }
             });
             while running.try_join_next().is_some() {}
@@ -266,6 +285,19 @@ impl Outcome {
             product.is_none_or(|product| call.product == product) && call.start >= from && call.start < to
         };
         self.calls.iter().filter(is_in).count()
+    }
+
+    /// The fewest calls of a product in a window of this length, of all that begin at a whole second in this
+    /// part of the run.
+    pub(super) fn fewest_in(&self, product: usize, part: [Duration; 2], length: Duration) -> Option<usize> {
+        let starts: Vec<Timestamp> =
+            self.calls.iter().filter(|call| call.product == product).map(|call| call.start).collect();
+        let begins = (part[0].as_secs()..).map(Duration::from_secs).take_while(|at| *at + length <= part[1]);
+        let of = |at: Duration| {
+            let [from, to] = [self.began.after(at), self.began.after(at + length)];
+            starts.iter().filter(|start| **start >= from && **start < to).count()
+        };
+        begins.map(of).min()
     }
 
     /// The checker of histories finds nothing.

@@ -107,7 +107,30 @@ async fn admission_goes_by_the_own_line_of_each_dimension() {
     assert!(client.admit(SLOTS, 6, slo).await.is_err(), "no call of six slots fits the share");
     for dimension in BOTH {
         assert!(others.admit(dimension, 1, slo).await.unwrap().is_admitted(), "{dimension}");
+        // A question may name another line than the client's own.
+        assert!(client.admit(dimension, 1, slo).share("common").await.unwrap().is_admitted(), "{dimension}");
     }
+    assert!(others.admit(RPM, 1, slo).share("search").await.unwrap().shed().is_some());
+    assert!(
+        others.admit(SLOTS, 6, slo).share("search").await.is_err(),
+        "no call of six slots fits the share"
+    );
+    assert!(others.admit(RPM, 1, slo).share("Not A Name").await.is_err());
+}
+
+/// A process that has not met the bucket, and one that only asks, while the share is removed.
+#[tokio::test(start_paused = true)]
+async fn admission_finds_the_row_of_a_share_of_slots_and_leaves_it_when_the_share_goes() {
+    let slo = Some(Duration::from_secs(5));
+    let world = shared(Kind::Rows).await;
+    let asks = world.client();
+    let admitted = asks.admit(SLOTS, 5, slo).share("search").await.unwrap();
+    assert!(admitted.is_admitted(), "more than the common line can ever have: {admitted:?}");
+    let whole = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    world.client().ops().apply_split(&dimension(SLOTS), &whole.into()).await.unwrap();
+    sleep(Duration::from_secs(11)).await;
+    let admitted = asks.admit(SLOTS, 10, slo).share("search").await.unwrap();
+    assert!(admitted.is_admitted(), "all are common now: {admitted:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,9 +34,13 @@ async fn each_bucket_with_shares_is_told_with_their_parts() {
     let findings = findings(&dynamo).await;
     assert_eq!(
         told(&findings, RATE),
-        ["2 shares: checkout/batch 5.5 % (background), search 50 %; common line 44.5 %"]
+        ["2 shares: checkout/batch 5.5 % (5.5 of 5.5 left, background), search 50 % (50 of 50 left); \
+             common line 44.5 % (44.5 of 44.5 left)"]
     );
-    assert_eq!(told(&findings, SLOTS), ["1 share: search 50 %; common line 50 %"]);
+    assert_eq!(
+        told(&findings, SLOTS),
+        ["1 share: search 50 % (0 of 2 held); common line 50 % (0 of 2 held)"]
+    );
     assert_eq!(finding_of(&findings, Check::Shares), None, "nothing is wrong");
 }
 
@@ -59,9 +63,14 @@ async fn what_shares_lent_and_borrowed_is_told() {
     let [rate, slots] = [RATE, SLOTS].map(|bucket| told(&findings, bucket).remove(0));
     assert_eq!(
         rate,
-        "1 share: search 50 % (background, lent 1 so far); common line 50 % (borrowed 1 so far)"
+        "1 share: search 50 % (49 of 50 left, background, lent 1 so far); common line 50 % (0 of 50 left, \
+         borrowed 1 so far)"
     );
-    assert_eq!(slots, "1 share: search 50 % (background, lent 1 now); common line 50 % (borrowed 1 now)");
+    assert_eq!(
+        slots,
+        "1 share: search 50 % (1 of 2 held, background, lent 1 now); common line 50 % (2 of 2 held, borrowed 1 \
+         now)"
+    );
     for grant in held {
         grant.release().await.unwrap();
     }

@@ -6,7 +6,8 @@ use core::time::Duration;
 
 use super::{Changes, InlineAnswer, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer};
 use crate::amount::Amount;
-use crate::bucket::{Bucket, Moved};
+use crate::bucket::Bucket;
+use crate::bucket::after::Moved;
 use crate::inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 use crate::lease::LeaseId;
 use crate::plan::slots::{NO_SLOT_WAIT, most_counted};

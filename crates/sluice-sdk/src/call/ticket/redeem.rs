@@ -376,7 +376,13 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
 fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Grant {
     let now = inner.now();
     let part = |receipt: RateReceipt| {
-        Part::from_stock(inner.entry_of(receipt.dimension(), receipt.share()), receipt, now)
+        let entry = inner.entry_of(receipt.dimension(), receipt.share());
+        // What the row just showed, of the line of the share that booked.
+        if let Some(read) = inner.entry(receipt.dimension()).reading().filter(|_| entry.reading().is_none()) {
+            let line = Bucket::clone(&read.bucket).seen_from(receipt.share());
+            entry.apply_read(Arc::new(line), now.before(read.age(now)));
+        }
+        Part::from_stock(entry, receipt, now)
     };
     let parts = receipts.into_iter().map(part).collect();
     Grant::of(Arc::clone(inner), parts, now, took)

@@ -1,31 +1,29 @@
 //! One transaction for all callers in the queue, planned and sent until each has its answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use sluice_core::{
-    Amount, CancellationCause, Cost, Dimension, Lease, Plan, RateReceipt, Timestamp, behind_those_that_wait,
-};
-use sluice_table::{Cancelled, Resend, StoreError, Transacted, Transaction, Written};
+use sluice_core::{Dimension, Lease, Timestamp, behind_those_that_wait};
+use sluice_table::{Resend, Transacted, Transaction, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
-use crate::api::refusal::{RetryIn, longest};
 use crate::bucket::known::BucketReading;
 use crate::config::Leases;
 use crate::lane::contended::Contended;
 use crate::lane::entry::Entry;
 use crate::lane::fallback::hold;
 use crate::lane::inner::Inner;
-use crate::lane::part::{Part, Parts};
-use crate::lane::queue::{Waiting, stay};
+use crate::lane::queue::Waiting;
 use crate::lane::reading::{apply_read, refresh_all, unknown};
+use crate::lane::round;
 use crate::lane::round::Step;
-use crate::lane::rows::transaction::{AppliedCaller, PlannedCaller, SentTransaction, Share, judge};
+use crate::lane::rows::transaction::{PlannedCaller, SentTransaction, Share, judge};
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
-use crate::lane::setback::{QueuePatience, Setback, Taken};
-use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
-use crate::lane::{round, slot_wait};
+use crate::lane::setback::{QueuePatience, Setback};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
+
+mod refusals;
+mod replies;
 
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
@@ -237,196 +235,6 @@ impl RowBatch<'_> {
             })
         };
         parts.map(lease).collect()
-    }
-
-    /// Answers why nobody was granted, by readings of this round or young enough to refuse.
-    fn answer_refused(&mut self, readings: &[BucketReading], now: Timestamp) {
-        let shares = self.shares(readings, now);
-        let mut moved_on = None;
-        for waiter in std::mem::take(&mut self.waiters) {
-            match judge(&shares, &waiter.ask, now) {
-                Err(refusals) => match self.never(&refusals, &waiter.ask) {
-                    Some(error) => waiter.answer(Err(error)),
-                    None => {
-                        let retries = self.retries(&refusals, &waiter.ask);
-                        self.report_full(&waiter, &retries);
-                        let why = longest(retries).map(Setback::Refused);
-                        if waiter.ask.terms.moves_on && waiter.ask.terms.stays {
-                            self.entries[0].extensions.of::<Contended>().note_waiter();
-                            moved_on = moved_on.or_else(|| why.clone());
-                        }
-                        self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
-                    }
-                },
-                // The request would fit, but stands behind a caller that waits.
-                Ok(_) => {
-                    let why = self.waiting.as_ref().map(|(_, why)| why.clone()).or_else(|| moved_on.clone());
-                    self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
-                }
-            }
-        }
-    }
-
-    fn retry(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
-        longest(self.retries(refusals, ask))
-    }
-
-    fn retries(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
-        let each = self.entries.iter().zip(refusals).zip(&ask.costs);
-        let refused = each.filter_map(|((entry, plan), cost)| match plan {
-            Plan::Refuse(refusal) => {
-                Some(slot_wait::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal))
-            }
-            _ => None,
-        });
-        refused.collect()
-    }
-
-    /// Reports each full bucket, not only the one that the caller's refusal names.
-    fn report_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
-        for retry in retries {
-            let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else {
-                continue;
-            };
-            match waiter.ask.terms.queue_patience(self.inner.config.on_unavailable).waits_for(retry) {
-                // Nobody heals at once: its process may be the first to find the end of an outage.
-                _ if waiter.ask.terms.is_running => {}
-                true => self.inner.waits(entry, retry),
-                false => self.inner.refused(entry, retry),
-            }
-        }
-    }
-
-    fn never(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {
-        self.entries.iter().zip(refusals).zip(&ask.costs).find_map(|((entry, plan), cost)| match plan {
-            Plan::NeverSatisfiable { capacity } => {
-                let (dimension, cost, capacity) = (entry.dimension.clone(), *cost, *capacity);
-                Some(AcquireError::NeverSatisfiable { dimension, cost, capacity, share: entry.line() })
-            }
-            _ => None,
-        })
-    }
-
-    fn refuse(&mut self, waiter: RowWaiter, why: &Setback) {
-        match why.is_waited_out(waiter.ask.terms.queue_patience(self.inner.config.on_unavailable)) {
-            true => stay(&mut self.waiting, waiter, why),
-            false => waiter.answer(why.clone().answer()),
-        }
-    }
-
-    fn overtaken(&self) -> Setback {
-        Setback::overtaken(&self.entries[0].dimension)
-    }
-
-    /// Grants what the transaction took. Callers that were passed over stay in the batch.
-    fn granted(&mut self, sent: &SentTransaction, took: Duration) -> Step {
-        for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
-            match (after.limit().is_concurrent(), Cost::new(*total)) {
-                (true, Ok(total)) => entry.slots_taken(total),
-                (true, Err(_)) => {}
-                (false, _) => entry.predicted(Arc::clone(after)),
-            }
-            entry.look_near(self.inner.now());
-        }
-        let everyone = sent.served.iter().map(AppliedCaller::now).collect();
-        self.hand_out(sent, everyone, took)
-    }
-
-    /// Answers the callers of `sent` that were granted. A lease that has ended counts as a failed try.
-    fn hand_out(&mut self, sent: &SentTransaction, applied: Vec<AppliedCaller<'_>>, took: Duration) -> Step {
-        let (now, mut came_late) = (self.inner.store.clock().known(), false);
-        let mut waiters: Vec<Option<RowWaiter>> =
-            std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
-        for applied in applied {
-            let Some(mut waiter) = waiters[applied.caller.waiter].take() else { continue };
-            let parts: Parts = self.parts(sent, &applied, &waiter.ask).collect();
-            // What was borrowed goes back if its caller left: the lease names the borrower.
-            let lane = (!waiter.ask.borrows()).then(|| OriginLane::Rows(Arc::clone(self.lane)));
-            let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, lane);
-            if !applied.lives_at(now) {
-                // For example, the process was frozen, or learned of the lease only after the lease had
-                // ended. The grant goes back, and its caller asks again.
-                came_late = true;
-                drop(unclaimed);
-                waiter.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
-                waiters[applied.caller.waiter] = Some(waiter);
-                continue;
-            }
-            match waiter.is_left() {
-                true => self.unclaimed_grants.push(unclaimed),
-                false => waiter.answer(Ok(Taken::Granted(unclaimed))),
-            }
-        }
-        self.waiters = waiters.into_iter().flatten().collect();
-        if came_late { Step::Overtaken } else { Step::Served }
-    }
-
-    fn parts(
-        &self,
-        sent: &SentTransaction,
-        applied: &AppliedCaller<'_>,
-        ask: &RowAsk,
-    ) -> impl Iterator<Item = Part> {
-        (0..self.entries.len()).map(|at| {
-            let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
-            match (&applied.leases[at], after.limit().is_concurrent()) {
-                (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
-                (lease, _) => {
-                    let behind = sent.totals[at].minus(applied.caller.sums_to_caller[at]);
-                    Part::tokens(
-                        entry,
-                        cost,
-                        RateReceipt::foreseen(after, behind, cost),
-                        sent.now,
-                        lease.clone(),
-                    )
-                }
-            }
-        })
-    }
-
-    /// Learns from the reasons of a cancellation. A lease under an id of our own can only come from a try
-    /// whose reply was lost: it was applied, and its callers are granted.
-    fn learn(
-        &mut self,
-        sent: &SentTransaction,
-        reasons: &[Cancelled],
-        took: Duration,
-    ) -> Result<Step, AcquireError> {
-        if let Some(permanent) =
-            reasons.iter().find(|cancelled| cancelled.reason.cause == CancellationCause::Permanent)
-        {
-            return Err(AcquireError::Store(StoreError::Rejected {
-                operation: "TransactWriteItems",
-                table: self.inner.store.table().to_owned(),
-                message: permanent.reason.message.clone(),
-            }));
-        }
-        let failed = |cancelled: &Cancelled| cancelled.reason.cause == CancellationCause::ConditionFailed;
-        let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
-        let mut theirs = Vec::new();
-        for caller in &sent.served {
-            let (own, rest) = leases.split_at(caller.leases.iter().flatten().count().min(leases.len()));
-            leases = rest;
-            if own.iter().any(failed) {
-                theirs.push(AppliedCaller::before(caller, own));
-            }
-        }
-        if !theirs.is_empty() {
-            let step = self.hand_out(sent, theirs, took);
-            // The next plan reads what the buckets are now.
-            self.entries.iter().for_each(|entry| entry.doubt());
-            return Ok(step);
-        }
-        for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled))
-        {
-            match &cancelled.row {
-                Some(row) => apply_read(self.inner, entry, row)?,
-                None => return Err(unknown(self.inner, entry)),
-            };
-        }
-        let transient = reasons.iter().any(|cancelled| cancelled.reason.cause.is_transient());
-        Ok(if transient { Step::Held } else { Step::Overtaken })
     }
 }
 

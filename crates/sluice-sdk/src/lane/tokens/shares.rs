@@ -62,7 +62,7 @@ impl TokenBatch<'_> {
                 let is_refused = |(answer, _): &(&Plan<_>, &Claim)| matches!(answer, Plan::Refuse(_));
                 let refused =
                     batch.answers.iter().zip(&at_once).find(is_refused).map(|(_, claim)| claim.cost);
-                let is_guess = self.expects_spent(bucket) && bucket.level(now) >= bucket.limit().capacity();
+                let is_guess = self.expects_spent(bucket) && bucket.is_full(now);
                 let cost = refused.or(is_guess.then_some(at_once[0].cost))?;
                 lending::lender(&self.entry.extensions, reading, cost, now)?;
                 return write_of(batch, TakenFrom::Own, now);

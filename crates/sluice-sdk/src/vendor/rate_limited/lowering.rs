@@ -10,7 +10,7 @@ use crate::api::error::AcquireError;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
-use crate::vendor::observe::strictest;
+use crate::vendor::observe::limit::strictest;
 use crate::vendor::penalize::{PenalizeError, Penalty, penalize};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
 use crate::vendor::rate_limited::succession::{CountedRefusal, RateLimited, RefusalKind};
