@@ -198,6 +198,9 @@ most of what the last rows read. A write whose condition is false, because other
 neither the model nor DynamoDB's replies count: multiply `sluice.conflicts` with `reason="condition"` by the price of a write unit.
 `sluice.capacity_units` shows what your own calls take.
 
+Where products with shares together want more than is allowed, a call costs 1.13 to 1.29 writes and 0.27 to 1.6 reads of half a unit each
+([proof.md](proof.md#shares-under-load) has each case). A row above 1 KB, as with 16 shares, makes every write two units.
+
 ## Prices
 
 Known in November 2026; the pages below decide.
