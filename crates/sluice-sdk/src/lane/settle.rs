@@ -175,8 +175,8 @@ async fn settle_unmeasured(
         return Ok(Settled::AsTaken);
     }
     if part.borrower.is_some() && surplus > Amount::ZERO {
-        // No more than the lender still gives. What the borrower paid refills in its own line, and still counts:
-        // if a later settle says more again, it is not paid twice.
+        // No more than the lender still gives. What the borrower paid refills in its own line. It still
+        // counts, so that it is not paid twice if a later settle says more again.
         surplus = was_kept.minus(used).max(Amount::ZERO);
         if surplus == Amount::ZERO {
             return Ok(Settled::Returned(Amount::ZERO));

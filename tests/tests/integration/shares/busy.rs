@@ -29,16 +29,23 @@ pub(super) struct Product {
 }
 
 pub(super) const CHANGING: [Product; 3] = [
+    product("search", 0.5, &[1.0, 0.0, 1.0, 30.0, 2.0, 1.0, 0.0, 0.0, 5.0, 1.0]),
+    product("checkout", 0.3, &[0.0, 2.0, 1.0, 2.0, 30.0, 0.0, 2.0, 0.0, 2.0, 1.0]),
+    product("batch", 0.1, &[30.0, 30.0, 1.0, 2.0, 2.0, 30.0, 30.0, 2.0, 0.0, 30.0]),
+];
+
+/// The demand of each goes from nothing to thirty times its share and back, and one asks alone in between.
+pub(super) const SHARPER: [Product; 3] = [
     product("search", 0.5, &[1.0, 0.0, 30.0, 0.0, 2.0, 1.0, 0.0, 2.0, 5.0, 1.0]),
     product("checkout", 0.3, &[0.0, 2.0, 1.0, 2.0, 0.0, 30.0, 0.0, 2.0, 2.0, 1.0]),
     product("batch", 0.1, &[30.0, 30.0, 1.0, 2.0, 5.0, 30.0, 30.0, 30.0, 0.0, 30.0]),
 ];
 
 /// The same beside callers that name no share, who have what no share has.
-pub(super) const CHANGING_BESIDE_COMMON: [Product; 4] = [
-    CHANGING[0],
-    CHANGING[1],
-    CHANGING[2],
+pub(super) const BESIDE_COMMON: [Product; 4] = [
+    SHARPER[0],
+    SHARPER[1],
+    SHARPER[2],
     product(COMMON, 0.1, &[2.0, 0.0, 30.0, 0.0, 30.0, 0.0, 30.0, 30.0, 1.0, 5.0]),
 ];
 
