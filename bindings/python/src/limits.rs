@@ -54,7 +54,9 @@ pub(crate) fn split(whole: Limit, shares: &Bound<'_, PyDict>) -> PyResult<Split>
             None => (share, None, false),
         };
         let part: String = part.str()?.extract()?;
-        let part = part.parse().map_err(|error| wrong(&format!("{name}: part = {part}: {error}")))?;
+        let part = part.parse().map_err(|_| {
+            wrong(&format!("share {name}: part = {part}: it must be above 0 and below 1, as in 0.3"))
+        })?;
         let floor =
             floor.filter(|floor| !floor.is_none()).map(|floor| amount("floor", &floor)).transpose()?;
         declared.push(DeclaredShare { name, part, floor, background });

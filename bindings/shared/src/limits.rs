@@ -80,10 +80,10 @@ pub(crate) fn split(whole: Limit, asked: BTreeMap<String, ShareAsked>) -> Result
             ShareAsked::More(terms) => terms,
         };
         let name = ShareName::new(&name).map_err(Failure::argument)?;
-        let part = part
-            .to_string()
-            .parse()
-            .map_err(|error| Failure::argument(format!("{name}: part = {part}: {error}")))?;
+        let part = part.to_string().parse().map_err(|_| {
+            let must = "it must be above 0 and below 1, as in 0.3";
+            Failure::argument(format!("share {name}: part = {part}: {must}"))
+        })?;
         let floor = floor.map(|floor| amount("floor", floor)).transpose()?;
         Ok(DeclaredShare { name, part, floor, background })
     });

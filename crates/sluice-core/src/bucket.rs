@@ -32,7 +32,7 @@ pub(crate) mod slot_shares;
 
 use lines::Lines;
 use note::Note;
-use slot_shares::SlotShare;
+use slot_shares::SlotShares;
 
 /// A bucket as one reply of DynamoDB showed it.
 ///
@@ -73,8 +73,8 @@ pub struct Bucket {
     lines: Option<Arc<Lines>>,
     /// The share that the bucket is seen from.
     share: Option<ShareName>,
-    /// The shares of a concurrency bucket.
-    slot_shares: Option<Arc<[SlotShare]>>,
+    /// What the row of a concurrency bucket says of its shares.
+    slot_shares: Option<Arc<SlotShares>>,
 }
 
 /// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level

@@ -102,6 +102,9 @@ pub const ADOPT_AT_LEAST: &str = "adopt_at_least";
 /// ([`of_share`](crate::Dimension::of_share)), and its entry here has [`LINE_CAPACITY`], [`LINE_FLOOR`],
 /// [`LINE_BACKGROUND`] and [`LINE_CLOSED`].
 pub const SHARES: &str = "shares";
+/// Concurrency bucket, optional: the slots that all its lines will have together, while its shares change.
+/// [`SHARES`] has what each share will have.
+pub const CHANGES_TO: &str = "changes_to";
 /// Line: as [`TOKENS`].
 pub const LINE_TOKENS: &str = "t";
 /// Line: as [`LAST_REFILL_AT`].
@@ -114,7 +117,8 @@ pub const LINE_RATE: &str = "r";
 pub const LINE_FLOOR: &str = "f";
 /// Line, optional: 1 if the share is for background work.
 pub const LINE_BACKGROUND: &str = "b";
-/// Share of slots, optional: 1 while its row is made or emptied. Callers take from the common line meanwhile.
+/// Share of slots, optional: 1 while it has no row yet, or goes ([`LINE_CAPACITY`] is 0 then). Callers take
+/// from the common line meanwhile.
 pub const LINE_CLOSED: &str = "x";
 /// Line, optional: as [`LOTS`].
 pub const LINE_LOTS: &str = "l";
@@ -138,7 +142,7 @@ pub const DRIFT: &str = "drift";
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
 /// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
-pub const OF_BUCKET: [&str; 31] = [
+pub const OF_BUCKET: [&str; 32] = [
     PROTOCOL,
     CAPACITY,
     TOKENS,
@@ -164,6 +168,7 @@ pub const OF_BUCKET: [&str; 31] = [
     ADOPTS_LIMIT,
     ADOPT_AT_LEAST,
     SHARES,
+    CHANGES_TO,
     COUNTED,
     CAPPED,
     DRIFT,

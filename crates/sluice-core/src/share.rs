@@ -1,5 +1,7 @@
 //! The name of a share: one product's part of a bucket.
 
+use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
@@ -22,7 +24,7 @@ pub struct ShareNameError {
     /// The text as it was given.
     pub name: String,
     /// What is wrong with it.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// The longest name, in bytes: DynamoDB charges by the size of the row.
@@ -50,14 +52,16 @@ impl ShareName {
         Self::fault(name).is_none()
     }
 
-    fn fault(name: &str) -> Option<&'static str> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    fn fault(name: &str) -> Option<Cow<'static, str>> {
+        let is_allowed = |letter: &char| letter.is_ascii_alphanumeric() || "-_./".contains(*letter);
         match name {
-            "" => Some("it is empty"),
-            COMMON => Some("\"common\" is the part of a bucket that no share has"),
-            _ if name.len() > MAX_BYTES => Some("it is longer than 64 bytes"),
-            _ if !name.bytes().all(is_allowed) => Some("it has another character"),
-            _ => None,
+            "" => Some("it is empty".into()),
+            COMMON => Some("\"common\" is the part of a bucket that no share has".into()),
+            _ if name.len() > MAX_BYTES => Some("it is longer than 64 bytes".into()),
+            _ => {
+                let other = name.chars().find(|letter| !is_allowed(letter))?;
+                Some(format!("it has the character {other:?}").into())
+            }
         }
     }
 

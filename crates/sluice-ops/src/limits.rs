@@ -8,6 +8,8 @@ use sluice_table::{Resend, StoreError, Written};
 
 use crate::ops::Ops;
 use read::parse;
+use slot_shares::names_shares;
+pub(crate) use slot_shares::send;
 
 mod error;
 mod read;
@@ -58,10 +60,6 @@ impl Ops {
     /// [`LimitsError`] for a change between rate and concurrency, a limit that is too large for inline
     /// leases, a row that cannot be read, or a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
-        let bucket = if limit.is_concurrent() { self.bucket(dimension).await? } else { None };
-        if bucket.is_some_and(|bucket| bucket.slot_shares().iter().any(|share| share.is_closed)) {
-            return Err(LimitsError::SharesChange(dimension.clone()));
-        }
         self.apply(dimension, limit, |bucket| bucket.split().scaled_to(*limit)).await
     }
 
@@ -71,7 +69,7 @@ impl Ops {
     /// second, other writers may be faster in every try.
     ///
     /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s
-    /// then.
+    /// then. What comes free later, sweeps give it.
     ///
     /// # Errors
     /// As [`apply_limit`](Self::apply_limit), and [`LimitsError::SlotsHeld`].
@@ -101,7 +99,7 @@ impl Ops {
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         if limit.is_concurrent() {
             self.check_no_share(dimension).await?;
-            let has_shares = known.as_ref().is_some_and(|bucket| !bucket.slot_shares().is_empty());
+            let has_shares = known.as_ref().is_some_and(names_shares);
             let new = || Bucket::full(dimension.clone(), *limit, Timestamp::default());
             let to = wanted(&known.clone().unwrap_or_else(new)).map_err(invalid)?;
             if has_shares || !to.shares().is_empty() {
@@ -122,7 +120,7 @@ impl Ops {
                 }
                 continue;
             };
-            if !bucket.slot_shares().is_empty() {
+            if names_shares(&bucket) {
                 // Another operator has declared them since the first reading.
                 return self.apply_slot_shares(dimension, &wanted(&bucket).map_err(invalid)?).await;
             }

@@ -19,6 +19,7 @@ mod reclaim;
 mod recount;
 mod report;
 mod scan;
+mod shares;
 
 pub use heal::{HealPage, HealedPage, NextPage};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
@@ -138,11 +139,17 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
         is_over(deadlines.work) || (report.segments_unscanned > 0 && is_over(deadlines.scan));
     report.is_scanned = result.is_ok() && report.segments_unscanned == 0;
     let recount = pipeline.into_recount();
-    // If some leases were not seen, nothing can be said about their buckets.
-    if result.is_err() || report.segments_unscanned > 0 || is_over(deadlines.work) {
+    if result.is_err() || is_over(deadlines.work) {
         return (report, result);
     }
-    let end = recount.end(store, options, &mut report);
+    let end = async {
+        let changing = recount.changing();
+        // If some leases were not seen, nothing can be said about their buckets.
+        if report.segments_unscanned == 0 {
+            recount.end(store, options, &mut report).await?;
+        }
+        shares::go_on(store, changing).await
+    };
     match within(deadlines.hard, end).await {
         Some(result) => (report, result),
         None => {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_core::ClockOffset;
 use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
+use sluice_core::{ClockOffset, Split};
 use sluice_ops::SweepOptions;
 use sluice_reconciler::{Ended, Published, metrics};
 use sluice_sdk::{Outcome, Request, StoreError};
@@ -193,14 +193,20 @@ fn rights_of_callers(on_table: &[String]) -> Rights {
 }
 
 /// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot
-/// that is lost.
+/// that is lost, a share that waits for slots that have come back.
 async fn damaged() -> World {
     let world = World::with_slots(SLOTS, 4).await;
     world.rate(RATE, 10, 60).await;
-    for name in ["full#concurrent", "gone#concurrent", "leaky#concurrent"] {
+    for name in ["full#concurrent", "gone#concurrent", "leaky#concurrent", "shared#concurrent"] {
         world.slots(name, 3).await;
     }
     world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+    let all = Request::from("shared#concurrent").cost("shared#concurrent", 3);
+    let held = take(&world.client(), all).await;
+    let whole = *world.bucket("shared#concurrent").await.limit();
+    let to = Split::new(whole, &[crate::shares::share("search", "0.4")]).unwrap();
+    world.client().ops().apply_split(&dimension("shared#concurrent"), &to).await.unwrap_err();
+    held.release().await.unwrap();
     let with_leases = world.client_with(|settings| settings.leases(sluice_sdk::Leases::All));
     for name in [SLOTS, RATE, "full#concurrent", "gone#concurrent"] {
         std::mem::forget(take(&with_leases, name).await);
@@ -221,7 +227,11 @@ async fn heals(world: &World) -> bool {
     }
     world.dynamo.faults().clear();
     let leaky_and_full = (world.free("leaky#concurrent").await, world.free("full#concurrent").await);
-    world.leases().await == 0 && world.free(SLOTS).await == "4" && leaky_and_full == ("3".into(), "3".into())
+    let is_split = world.row("shared#concurrent@search").await.is_some();
+    is_split
+        && world.leases().await == 0
+        && world.free(SLOTS).await == "4"
+        && leaky_and_full == ("3".into(), "3".into())
 }
 
 #[tokio::test(start_paused = true)]

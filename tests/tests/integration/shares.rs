@@ -28,7 +28,7 @@ fn name(share: &str) -> ShareName {
     ShareName::new(share).unwrap()
 }
 
-fn share(of: &str, part: &str) -> DeclaredShare {
+pub(crate) fn share(of: &str, part: &str) -> DeclaredShare {
     DeclaredShare { name: name(of), part: part.parse().unwrap(), floor: None, background: false }
 }
 

@@ -184,6 +184,7 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
         borrowed: borrowing(line.borrowed),
         background: line.is_background,
         closed: line.is_closed,
+        changes_to: (line.guaranteed != line.capacity).then(|| Decimal::of(line.guaranteed)),
     };
     Ok((lines.iter().map(level).collect(), free))
 }
@@ -204,9 +205,12 @@ struct ShareLevel {
     /// far. `None` as for `lent`.
     borrowed: Option<Decimal>,
     background: bool,
-    /// Whether a change of shares has not come to its end: nobody takes slots of it.
+    /// Whether it has no slots yet, or goes: nobody takes slots of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     closed: bool,
+    /// The capacity that it will have, while a change of shares waits for slots that calls hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes_to: Option<Decimal>,
 }
 
 impl ShareLevel {
@@ -232,17 +236,17 @@ impl ShareLevel {
             borrowed: Some(Decimal::of(line.borrowed())),
             background: line.is_background(),
             closed: false,
+            changes_to: None,
         }
     }
 
     fn describe(&self, width: usize) -> String {
-        let Self { share, level, capacity, refill_rate, lends_above, lent, borrowed, background, closed } =
-            self;
+        let Self { share, level, capacity, refill_rate, lends_above, lent, borrowed, background, .. } = self;
         let background = if *background { ", background" } else { "" };
-        let changing = if *closed {
-            "; closed: its row is being made or emptied, apply the limits file again"
-        } else {
-            ""
+        let changing = match self.changes_to.as_deref() {
+            None => String::new(),
+            Some("0") => "; it goes when its slots have come back".to_owned(),
+            Some(then) => format!("; {} when calls of before have ended", short(then)),
         };
         // Slots come back by release.
         let is_of_slots = **refill_rate == *"0";

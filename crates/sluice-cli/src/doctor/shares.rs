@@ -106,22 +106,50 @@ fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
 }
 
 fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
-    let problem = |line: &SlotLine, what: &str, todo: &str| {
-        let what = format!("nobody takes slots of the share {}: {what}", line.name());
-        Finding::problem(Check::Shares, bucket.dimension(), what, todo)
-    };
+    let name = bucket.dimension();
+    let is_changing = bucket.changes_to().is_some();
+    let goes_on = "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run `sluice \
+                   buckets apply FILE` again";
     let finding = |line: &SlotLine| match line {
-        SlotLine { is_closed: true, .. } => Some(problem(
-            line,
-            "it is closed, because a change of shares has not come to its end",
-            "run `sluice buckets apply FILE` again: it goes on with the change; if slots of the share are held, once their calls \
-             have ended",
+        SlotLine { is_closed: true, guaranteed: Amount::ZERO, .. } => Some(Finding::note(
+            Check::Shares,
+            name,
+            format!(
+                "the share {} was removed, and {} of its slots are still held: its callers take from the common line",
+                line.name(),
+                short(&line.held().to_string())
+            ),
+            "when those calls have ended, run `sluice buckets apply FILE` again: it removes the row of the share",
+        )),
+        SlotLine { is_closed: true, .. } => Some(Finding::note(
+            Check::Shares,
+            name,
+            format!(
+                "the share {} has no slot yet, because calls of before it was declared hold them: its callers take from \
+                 the common line",
+                line.name()
+            ),
+            goes_on,
         )),
         // The row may be in the part that was not read.
-        SlotLine { free: None, .. } if survey.is_whole => Some(problem(
-            line,
-            "its row is missing or cannot be read",
+        SlotLine { free: None, .. } if survey.is_whole => Some(Finding::problem(
+            Check::Shares,
+            name,
+            format!("nobody takes slots of the share {}: its row is missing or cannot be read", line.name()),
             "if another finding says why its row cannot be read, do what that says; then run `sluice buckets apply FILE` again",
+        )),
+        SlotLine { capacity, guaranteed, .. } if is_changing && capacity < guaranteed => Some(Finding::note(
+            Check::Shares,
+            name,
+            format!(
+                "{} has {} of its {} slots so far: calls of before the last change hold the others",
+                line.share
+                    .as_ref()
+                    .map_or_else(|| "the common line".to_owned(), |share| format!("the share {share}")),
+                short(&capacity.to_string()),
+                short(&guaranteed.to_string())
+            ),
+            goes_on,
         )),
         _ => None,
     };

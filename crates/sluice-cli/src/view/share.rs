@@ -41,7 +41,7 @@ pub(crate) struct ShareOfSlots {
     pub(crate) lent: f64,
     /// Held by its callers of the rows of others.
     pub(crate) borrowed: f64,
-    /// Whether its row is being made or emptied: nobody takes slots of it.
+    /// Whether it has no slots yet, or goes: nobody takes slots of it.
     #[serde(rename = "closed")]
     pub(crate) is_closed: bool,
     /// Whether it has a row that can be read.

@@ -239,7 +239,8 @@ fn refused_text(load: &LoadView, bucket: &BucketView) -> String {
 fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: usize, now: f64) {
     let head = match (bucket.leases, bucket.is_concurrent()) {
         (0, false) => Line::styled(" no leases: tokens refill by themselves", FAINT),
-        (0, true) => Line::styled(" nobody holds a slot", FAINT),
+        (0, true) if bucket.shares.is_empty() => Line::styled(" nobody holds a slot", FAINT),
+        (0, true) => Line::styled(" nobody holds a slot of the common line", FAINT),
         (leases, _) => Line::from_iter([
             Span::styled(format!(" {}", count(leases, "holder")), STRONG),
             Span::styled(format!(" of {}{}", amount(bucket.held), part(bucket, scrolled)), FAINT),

@@ -14,7 +14,7 @@ use crate::share::{COMMON, ShareName};
 pub struct SlotLine {
     /// Its share; `None` is the common line.
     pub share: Option<ShareName>,
-    /// The slots that it is promised: none of a closed share. Of the common line, those of its row.
+    /// The slots that it is promised: none of a share that goes.
     pub guaranteed: Amount,
     /// The slots that its row has: fewer or more than it was promised while the shares change.
     pub capacity: Amount,
@@ -25,7 +25,7 @@ pub struct SlotLine {
     pub lends_above: Amount,
     /// Whether it is for background work.
     pub is_background: bool,
-    /// Whether its row is being made or emptied: nobody takes slots of it.
+    /// Whether it has no row yet, or goes: nobody takes slots of it.
     pub is_closed: bool,
     /// The slots of its row that callers of other lines hold.
     pub lent: Amount,
@@ -58,7 +58,7 @@ impl SlotLine {
             let row = row(&share.row);
             Self {
                 share: Some(share.name.clone()),
-                guaranteed: if share.is_closed { Amount::ZERO } else { share.capacity },
+                guaranteed: share.capacity,
                 capacity: row.map_or(Amount::ZERO, |row| row.limit().capacity()),
                 free: row.map(Bucket::tokens),
                 lends_above: bucket.slots_kept(Some(share), false),
@@ -70,7 +70,7 @@ impl SlotLine {
         });
         let common = Self {
             share: None,
-            guaranteed: bucket.limit().capacity(),
+            guaranteed: bucket.split().common().capacity(),
             capacity: bucket.limit().capacity(),
             free: Some(bucket.tokens()),
             lends_above: bucket.slots_kept(None, false),

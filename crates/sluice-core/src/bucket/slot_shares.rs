@@ -12,7 +12,9 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::limit::Limit;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
-use crate::schema::{self, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES};
+use crate::schema::{
+    self, CHANGES_TO, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES,
+};
 use crate::share::ShareName;
 
 /// A share of a concurrency bucket, as the row of the bucket names it.
@@ -22,17 +24,30 @@ pub struct SlotShare {
     pub name: ShareName,
     /// Its row.
     pub row: Dimension,
-    /// The slots that it is promised. Its row has fewer while the shares change.
+    /// The slots that it is promised; none of a share that goes. Its row has fewer while the shares change.
     pub capacity: Amount,
     /// As [`DeclaredShare::floor`](crate::DeclaredShare::floor).
     pub floor: Option<Amount>,
     /// As [`DeclaredShare::background`](crate::DeclaredShare::background).
     pub is_background: bool,
-    /// Whether its row is being made or emptied: callers take from the common line.
+    /// Whether it has no row yet, or goes: callers take from the common line.
     pub is_closed: bool,
 }
 
+/// What the row of a concurrency bucket says of its shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SlotShares {
+    shares: Vec<SlotShare>,
+    changes_to: Option<Amount>,
+}
+
 impl SlotShare {
+    /// Whether it was removed, and its row is there until its slots have come back.
+    #[must_use]
+    pub fn is_going(&self) -> bool {
+        self.is_closed && self.capacity <= Amount::ZERO
+    }
+
     fn read(of: &Dimension, name: &str, entry: Option<&dyn Row>) -> Result<Self, RowError> {
         let bad = |reason: String| RowError::bad(SHARES, name, reason);
         let name = ShareName::new(name).map_err(|error| bad(error.to_string()))?;
@@ -59,18 +74,28 @@ impl SlotShare {
 
 /// Reads the shares of a concurrency bucket. One that cannot be read makes the row unreadable, as for a rate
 /// bucket.
-pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<Arc<[SlotShare]>>, RowError> {
+pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<Arc<SlotShares>>, RowError> {
     // While one set of shares takes the place of another, the row names both.
     let mut shares = read_map(row, 2 * MOST_SHARES, |name, entry| SlotShare::read(of, name, entry))?;
     shares.sort_unstable_by(|one: &SlotShare, other| one.name.cmp(&other.name));
-    Ok((!shares.is_empty()).then(|| shares.into()))
+    let changes_to = schema::optional(row, CHANGES_TO, || schema::amount(row, CHANGES_TO))?;
+    let changes_to = changes_to.map(|whole| whole.get());
+    let says_nothing = shares.is_empty() && changes_to.is_none();
+    Ok((!says_nothing).then(|| Arc::new(SlotShares { shares, changes_to })))
 }
 
 impl Bucket {
     /// The shares of a concurrency bucket, sorted by name, closed ones too.
     #[must_use]
     pub fn slot_shares(&self) -> &[SlotShare] {
-        self.slot_shares.as_deref().unwrap_or(&[])
+        self.slot_shares.as_ref().map_or(&[], |named| &named.shares)
+    }
+
+    /// The slots that all lines of this concurrency bucket will have together, while its shares change.
+    /// `None` while they do not.
+    #[must_use]
+    pub fn changes_to(&self) -> Option<Amount> {
+        self.slot_shares.as_ref().and_then(|named| named.changes_to)
     }
 
     /// A share of this concurrency bucket that callers may use.
@@ -105,24 +130,27 @@ impl Bucket {
     }
 
     /// The limit that the vendor knows: the sum over all lines, in this row and in rows of their own. While
-    /// shares of slots change, it may be less.
+    /// shares of slots change, it is what they change to.
     #[must_use]
     pub fn limit_at_vendor(&self) -> Limit {
-        self.slot_shares().iter().filter(|share| !share.is_closed).fold(self.whole_limit(), |sum, share| {
-            let of_share = self.limit().of_line(share.capacity, self.limit().refill_rate());
-            of_share.map_or(sum, |limit| sum.with(&limit))
-        })
+        if self.slot_shares.is_some() { *self.split_of_slots().whole() } else { self.whole_limit() }
     }
 
-    /// The limit and the shares of a concurrency bucket, as its row states them.
+    /// The limit and the shares of a concurrency bucket, as its row states them: what they change to, while
+    /// they change.
     pub(crate) fn split_of_slots(&self) -> Split {
-        let shares = self.slot_shares().iter().filter(|share| !share.is_closed).filter_map(|share| {
-            let limit = self.limit().of_line(share.capacity, self.limit().refill_rate()).ok()?;
+        let rate = self.limit().refill_rate();
+        let shares = self.slot_shares().iter().filter(|share| !share.is_going()).filter_map(|share| {
+            let limit = self.limit().of_line(share.capacity, rate).ok()?;
             let SlotShare { name, floor, is_background, .. } = share.clone();
             Some(ShareLimit { name, limit, floor, background: is_background })
         });
         let shares: Vec<ShareLimit> = shares.collect();
-        let whole = shares.iter().fold(*self.limit(), |sum, share| sum.with(&share.limit));
-        Split::read(whole, *self.limit(), shares)
+        let rest = self
+            .changes_to()
+            .map(|whole| shares.iter().fold(whole, |rest: Amount, share| rest.minus(share.limit.capacity())));
+        let common = rest.and_then(|rest| self.limit().of_line(rest, rate).ok()).unwrap_or(*self.limit());
+        let whole = shares.iter().fold(common, |sum, share| sum.with(&share.limit));
+        Split::read(whole, common, shares)
     }
 }

@@ -1,5 +1,7 @@
 //! How the limit of a bucket is split into shares, as an operator declares it.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{InvalidLimit, Limit};
@@ -71,12 +73,9 @@ pub enum InvalidSplit {
         cost: Cost,
     },
     /// Nothing is left for callers that name no share.
-    #[error(
-        "the shares leave {left} for callers that name no share, and a call takes {cost}: lower the parts, so that one \
-         call fits"
-    )]
+    #[error("{}: lower the parts, so that one call fits", nothing_left(*.left, .cost))]
     NothingLeft {
-        /// What would be left.
+        /// What would be left; below zero if the shares have more than the whole.
         left: Amount,
         /// The default cost of a call.
         cost: Cost,
@@ -125,10 +124,8 @@ impl Split {
             return Err(InvalidSplit::Twice(twice[0].name.clone()));
         }
         let common = whole_call_line(&whole, capacity, rate);
-        let common = common.ok_or(InvalidSplit::NothingLeft {
-            left: capacity.max(Amount::ZERO),
-            cost: whole.cost_per_call(),
-        })?;
+        let common =
+            common.ok_or(InvalidSplit::NothingLeft { left: capacity, cost: whole.cost_per_call() })?;
         Ok(Self { whole, common, shares })
     }
 
@@ -206,6 +203,14 @@ impl From<Limit> for Split {
     fn from(limit: Limit) -> Self {
         Self { whole: limit, common: limit, shares: Vec::new() }
     }
+}
+
+fn nothing_left(left: Amount, cost: &Cost) -> String {
+    let left = match left < Amount::ZERO {
+        true => format!("the shares have {} more than the whole limit, and leave nothing", left.abs()),
+        false => format!("the shares leave {left}"),
+    };
+    format!("{left} for callers that name no share, and a call takes {cost}")
 }
 
 fn line_of(whole: &Limit, part: Factor) -> Option<Limit> {

@@ -1,26 +1,29 @@
 //! Declaring, changing and removing shares of a concurrency bucket: one step after the other, each from a
 //! reading of all rows, until the rows are as wanted.
 //!
-//! | step | write | condition |
+//! | step | writes, in one transaction | condition |
 //! |---|---|---|
-//! | names | `shares` of the bucket's row | `shares` as read; no row of a share whose name goes |
+//! | names | `shares` and `changes_to` of the bucket's row | both as read |
 //! | shrink | C = wanted, T = T - (C - wanted) | C as read |
-//! | remove | delete a share's row | C as read, T >= C |
-//! | grow | each row: C = C + m, T = T + m; or put | each row: C as read, T >= min(T as read, 0); or no row |
+//! | remove | delete a share's row, and its name | C as read, T >= C; `shares` and `changes_to` as read |
+//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | of all rows: C as read, T >= min(T as read, 0); `shares` and `changes_to` as read |
+//! | end | `shares` as wanted, no `changes_to` | both as read |
 //!
-//! A step that grows lines is one transaction over all rows (m is 0 for those that stay), with `shares` as
-//! read. With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the
-//! whole limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
-//! shrinks while its slots are held goes below zero, and gives nothing until they come back; the others grow
-//! by as much as has come back.
+//! m is 0 for rows that stay. With H = C - T, what is held of a line, each step keeps the sum over the lines
+//! of max(C, H) at the whole limit or below, once it is there. So the vendor never sees more calls at once
+//! than that. A line that shrinks while its slots are held goes below zero, and gives nothing until they come
+//! back; the others grow by as much as has come back.
 //!
-//! A share that goes stays named, closed, until its row is gone; a new one is named, closed, before its row
-//! exists. So the next step finds every row, also after a crash. Callers use no closed share.
+//! From the first step to the last, the bucket's row says what is wanted: `changes_to` is the whole limit, and
+//! `shares` has what each share will have. So whoever reads it can go on, also after a crash: an operator, or
+//! a sweep, which only grows lines and ends changes ([`SlotRows::resumed`]).
+//!
+//! A share is open as long as it has a row, and callers use it, with as few slots as it has so far. It is
+//! closed before that, and when it goes (its entry promises nothing then). Its row is made in the write that
+//! opens it, and deleted in the write that takes its name away: there is no row without a name.
 
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
-use alloc::string::ToString as _;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::change::Change;
 use crate::amount::Amount;
@@ -28,81 +31,14 @@ use crate::bucket::Bucket;
 use crate::bucket::slot_shares::SlotShare;
 use crate::dimension::Dimension;
 use crate::limit::Limit;
-use crate::limit::LimitType;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
-use crate::schema::{
-    BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, KEY, LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY,
-    LINE_CLOSED, LINE_FLOOR, PROTOCOL, SHARES, TOKENS, VERSION,
-};
 use crate::share::ShareName;
-use crate::statement::{Delete, Operand, Statement, Update, Write};
+use crate::statement::{Operand, Values, Write};
 use crate::timestamp::Timestamp;
 
-const NAMED: &str =
-    "SET #shares = :shares, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+mod writes;
 
-/// Interleavings that the condition stops:
-/// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
-/// - Another operator has named a share since the reading. Its row would be left without a name, and the next
-///   operator would give its slots to others.
-static NAME_SHARES: Statement = Statement::fixed(
-    NAMED,
-    "#limit_type = :concurrent AND #shares = :read_shares",
-    &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
-);
-
-/// As [`NAME_SHARES`], for the first share.
-static NAME_FIRST: Statement = Statement::fixed(
-    NAMED,
-    "#limit_type = :concurrent AND attribute_not_exists(#shares)",
-    &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
-);
-
-/// As [`NAME_SHARES`], if no share is left.
-static NAME_NONE: Statement = Statement::fixed(
-    "SET #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1 REMOVE #shares",
-    "#limit_type = :concurrent AND #shares = :read_shares",
-    &[SHARES, VERSION, COUNTED, LIMIT_TYPE],
-);
-
-/// Deletes nothing. Interleavings that the condition stops: since the reading, another operator has made the
-/// row of a share whose name goes, or whose slots this write gives to others.
-static NO_ROW: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
-
-/// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left
-/// without its bucket while another line has the slot.
-static REMOVE: Statement = Statement::guard(
-    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :read_capacity",
-    &[CAPACITY, TOKENS, LIMIT_TYPE],
-);
-
-const GROWN: &str = "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1";
-
-/// Interleavings that the condition stops:
-/// - `capacity`: another operator has given the same slots to another line since the reading.
-/// - `tokens`: the line has fallen below zero since, and more of it is held than was counted.
-/// - `shares`, of the bucket's own row: another operator has taken away the name of a share whose row this
-///   write makes, or has named one whose row has slots that were not counted.
-static GROW: Statement = Statement::fixed(
-    GROWN,
-    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least",
-    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
-);
-
-/// [`GROW`] of the bucket's own row, which names shares.
-static GROW_NAMED: Statement = Statement::fixed(
-    GROWN,
-    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least AND #shares = :read_shares",
-    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
-);
-
-/// [`GROW`] of the bucket's own row, which names none.
-static GROW_ALONE: Statement = Statement::fixed(
-    GROWN,
-    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least AND attribute_not_exists(#shares)",
-    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
-);
+use writes::{grow, growth, made, own_row, remove};
 
 /// The rows of a concurrency bucket: its own, and those of its shares.
 #[derive(Clone, Debug)]
@@ -119,10 +55,14 @@ pub struct SlotRows {
 pub enum SlotStep {
     /// The rows are as wanted.
     Done,
-    /// These writes, in one transaction. Then the rows are read again, whether they were applied or not.
+    /// What an operator wants: these writes, in one transaction. Then the rows are read again, whether they
+    /// were applied or not.
     Write(Vec<Write>),
-    /// The row of this share is not used any more, and goes with this write.
-    Remove(Dimension, Write),
+    /// What follows of it: slots that came back go to lines that lack some, or the change ends. As
+    /// [`Write`](Self::Write).
+    GoOn(Vec<Write>),
+    /// The row of this share is not used any more, and goes with these writes.
+    Remove(Dimension, Vec<Write>),
     /// So many slots are still held by calls that began before. Nothing can be done until they come back.
     Wait(Amount),
 }
@@ -146,6 +86,10 @@ impl Line<'_> {
         self.capacity().max(held)
     }
 
+    fn is_as_wanted(&self) -> bool {
+        self.now.map(Bucket::limit) == self.wanted
+    }
+
     fn lacks(&self) -> Amount {
         self.wanted.map_or(Amount::ZERO, |wanted| wanted.capacity().minus(self.capacity()).max(Amount::ZERO))
     }
@@ -165,39 +109,68 @@ impl SlotRows {
     /// What to do next, so that the rows become as `to` says.
     #[must_use]
     pub fn next(&self, to: &Split, now: Timestamp) -> SlotStep {
-        let found = |row: &Dimension| self.shares.iter().flatten().any(|bucket| bucket.dimension() == row);
-        let before = names_while_changing(self.common.slot_shares(), to, &self.common);
-        let stays =
-            before.iter().filter(|share| !share.is_closed || is_wanted(share, to) || found(&share.row));
-        let before: Vec<SlotShare> = stays.cloned().collect();
-        if before.len() > 2 * MOST_SHARES {
+        let (names, lines, whole) = (self.names_while_changing(to), self.lines(to), to.whole().capacity());
+        let is_named = names == self.common.slot_shares();
+        if names.iter().all(|share| !share.is_closed) && lines.iter().all(Line::is_as_wanted) {
+            return match is_named && self.common.changes_to().is_none() {
+                true => SlotStep::Done,
+                false => SlotStep::GoOn(alloc::vec![own_row(&self.common, &names, None, None)]),
+            };
+        }
+        if names.len() > 2 * MOST_SHARES {
             // The rows of shares that go are still in use, and a row with more names could not be read.
             return SlotStep::Wait(to.whole().cost_per_call().amount());
         }
-        if before != self.common.slot_shares() && before.iter().any(|share| share.is_closed) {
-            return SlotStep::Write(self.name(&before));
+        if !is_named || self.common.changes_to() != Some(whole) {
+            return SlotStep::Write(alloc::vec![own_row(&self.common, &names, Some(whole), None)]);
         }
-        let lines = self.lines(to);
         for line in &lines {
-            if let Some(step) = line.now.and_then(|bucket| shrink(bucket, line.wanted, now)) {
+            if let Some(step) = line.now.and_then(|bucket| self.shrink(bucket, line.wanted, now)) {
                 return step;
             }
         }
         let counted = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.counts()));
         let lacking = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.lacks()));
         if lacking > Amount::ZERO {
-            let free = to.whole().capacity().minus(counted);
-            return grow(&lines, to, free, now).map_or(SlotStep::Wait(lacking), SlotStep::Write);
+            let grows = self.grow(&lines, to, whole.minus(counted), now);
+            return grows.map_or(SlotStep::Wait(lacking), SlotStep::GoOn);
         }
-        if lines.iter().any(|line| line.wanted.is_none() && line.now.is_some()) {
-            return SlotStep::Wait(counted.minus(to.whole().capacity()).max(Amount::ZERO));
+        // All that is wanted is there, beside shares that go.
+        SlotStep::Wait(counted.minus(whole).max(Amount::ZERO))
+    }
+
+    /// The next writes of a change that an operator began: slots that came back go to the lines that lack
+    /// some, or the change ends. `None` if no change is under way, if nothing has come back, or if the next step
+    /// is an operator's.
+    #[must_use]
+    pub fn resumed(&self, now: Timestamp) -> Option<Vec<Write>> {
+        self.common.changes_to()?;
+        match self.next(&self.common.split(), now) {
+            SlotStep::GoOn(writes) => Some(writes),
+            _ => None,
         }
-        let after: Vec<SlotShare> =
-            to.shares().iter().filter_map(|share| named(share, &self.common)).collect();
-        match after == self.common.slot_shares() {
-            true => SlotStep::Done,
-            false => SlotStep::Write(self.name(&after)),
-        }
+    }
+
+    fn has_row(&self, row: &Dimension) -> bool {
+        self.shares.iter().flatten().any(|bucket| bucket.dimension() == row)
+    }
+
+    /// The names while the rows change: all that have a row, and all that are wanted.
+    fn names_while_changing(&self, to: &Split) -> Vec<SlotShare> {
+        let wanted = to.shares().iter().filter_map(|share| named(share, &self.common));
+        let wanted = wanted.map(|share| SlotShare { is_closed: !self.has_row(&share.row), ..share });
+        let named_now = self.common.slot_shares().iter();
+        let going = named_now.filter(|share| !is_wanted(share, to) && self.has_row(&share.row));
+        let going = going.map(|share| SlotShare {
+            capacity: Amount::ZERO,
+            floor: None,
+            is_background: false,
+            is_closed: true,
+            ..share.clone()
+        });
+        let mut all: Vec<SlotShare> = wanted.chain(going).collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all
     }
 
     fn lines<'a>(&'a self, to: &'a Split) -> Vec<Line<'a>> {
@@ -213,47 +186,74 @@ impl SlotRows {
         core::iter::once(own).chain(shares).collect()
     }
 
-    /// The names from now on, each of them with its row or none; and none of a name that goes.
-    fn name(&self, shares: &[SlotShare]) -> Vec<Write> {
-        let before = self.common.slot_shares();
-        let mut values = alloc::vec![
-            (":concurrent", Operand::text(LimitType::Concurrent)),
-            (":0", Operand::number(0)),
-            (":1", Operand::number(1)),
-        ];
-        let statement = match (before, shares) {
-            ([], _) => &NAME_FIRST,
-            (_, []) => &NAME_NONE,
-            _ => &NAME_SHARES,
+    /// The step of a line that has more than it is to have, or another cost of a call.
+    fn shrink(&self, bucket: &Bucket, wanted: Option<&Limit>, now: Timestamp) -> Option<SlotStep> {
+        let limit = bucket.limit();
+        let Some(wanted) = wanted else {
+            if bucket.tokens() >= limit.capacity() {
+                return Some(self.remove(bucket));
+            }
+            // A row without any slot could not be read.
+            let call = limit.cost_per_call();
+            let least = Limit::concurrent(call.amount(), call)
+                .ok()
+                .filter(|least| least.capacity() < limit.capacity())?;
+            return resized(bucket, &least, now);
         };
-        if !shares.is_empty() {
-            values.push((":shares", map_of(shares)));
+        let has_more = limit.capacity() > wanted.capacity();
+        match has_more || limit.capacity() == wanted.capacity() && limit != wanted {
+            true => resized(bucket, wanted, now),
+            false => None,
         }
-        if !before.is_empty() {
-            values.push((":read_shares", map_of(before)));
+    }
+
+    /// The row of a share that is free goes, with its name.
+    fn remove(&self, bucket: &Bucket) -> SlotStep {
+        let stays = |share: &&SlotShare| share.row != *bucket.dimension();
+        let names: Vec<SlotShare> = self.common.slot_shares().iter().filter(stays).cloned().collect();
+        let writes = [own_row(&self.common, &names, self.common.changes_to(), None), remove(bucket)];
+        SlotStep::Remove(bucket.dimension().clone(), writes.into())
+    }
+
+    /// Returns the transaction that gives `free` slots to the lines that lack some; `None` if no line would
+    /// get a whole call. It goes over all rows, since all were counted.
+    fn grow(&self, lines: &[Line<'_>], to: &Split, free: Amount, now: Timestamp) -> Option<Vec<Write>> {
+        let call = to.whole().cost_per_call();
+        let parts = parts(lines, free, call.amount());
+        if parts.iter().all(|part| *part <= Amount::ZERO) {
+            return None;
         }
-        let update = Update { key: self.common.key(), statement: Cow::Borrowed(statement), values };
-        let go = before.iter().filter(|share| shares.iter().all(|stays| stays.name != share.name));
-        core::iter::once(Write::Update(update))
-            .chain(go.map(|share| Write::Delete(no_row(&share.row))))
-            .collect()
+        let mut names = self.common.slot_shares().to_vec();
+        let (mut own, mut others) = (Values::new(), Vec::new());
+        for (at, (line, more)) in lines.iter().zip(parts).enumerate() {
+            match line.now {
+                Some(bucket) => {
+                    let cost = line.wanted.map_or(bucket.limit().cost_per_call(), Limit::cost_per_call);
+                    // The bucket's own row is the first.
+                    match at {
+                        0 => own = growth(bucket, cost, more),
+                        _ => others.push(grow(bucket, cost, more)),
+                    }
+                }
+                None => {
+                    // Its name stays closed until it gets a call, and nobody else makes its row: that changes
+                    // the names.
+                    let Ok(limit) = Limit::concurrent(more, call) else { continue };
+                    others.push(made(&line.row, limit, &self.common, now));
+                    let opens = names.iter_mut().filter(|share| share.row == line.row);
+                    opens.for_each(|share| share.is_closed = false);
+                }
+            }
+        }
+        let cools_until = self.common.blocked_until().unwrap_or(now).max(now);
+        own.push((":blocked_until", Operand::number(cools_until.after(Duration::from_micros(1)))));
+        let own = own_row(&self.common, &names, self.common.changes_to(), Some(own));
+        Some(core::iter::once(own).chain(others).collect())
     }
 }
 
 fn is_wanted(share: &SlotShare, to: &Split) -> bool {
     to.shares().iter().any(|wanted| wanted.name == share.name)
-}
-
-/// The names while the rows change: what is open and wanted stays open; all else is closed.
-fn names_while_changing(named_now: &[SlotShare], to: &Split, common: &Bucket) -> Vec<SlotShare> {
-    let is_open = |name: &str| named_now.iter().any(|share| share.name.as_str() == name && !share.is_closed);
-    let wanted = to.shares().iter().filter_map(|share| named(share, common));
-    let wanted = wanted.map(|share| SlotShare { is_closed: !is_open(share.name.as_str()), ..share });
-    let leaving = named_now.iter().filter(|share| !is_wanted(share, to));
-    let leaving = leaving.map(|share| SlotShare { is_closed: true, ..share.clone() });
-    let mut all: Vec<SlotShare> = wanted.chain(leaving).collect();
-    all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    all
 }
 
 fn named(share: &ShareLimit, common: &Bucket) -> Option<SlotShare> {
@@ -267,109 +267,21 @@ fn named(share: &ShareLimit, common: &Bucket) -> Option<SlotShare> {
     })
 }
 
-fn no_row(row: &Dimension) -> Delete {
-    Delete { key: row.to_string(), statement: &NO_ROW, values: Vec::new() }
-}
-
-fn map_of(shares: &[SlotShare]) -> Operand {
-    Operand::Map(shares.iter().map(|share| (Cow::Owned(share.name.to_string()), entry(share))).collect())
-}
-
-fn entry(share: &SlotShare) -> Operand {
-    let flag = |name, is_set: bool| is_set.then(|| (Cow::Borrowed(name), Operand::number(1)));
-    let capacity = Some((Cow::Borrowed(LINE_CAPACITY), Operand::number(share.capacity)));
-    let floor = share.floor.map(|floor| (Cow::Borrowed(LINE_FLOOR), Operand::number(floor)));
-    let flags = [flag(LINE_BACKGROUND, share.is_background), flag(LINE_CLOSED, share.is_closed)];
-    Operand::Map([capacity, floor].into_iter().chain(flags).flatten().collect::<Box<[_]>>())
-}
-
-/// The step of a line that has more than it is to have, or another cost of a call.
-fn shrink(bucket: &Bucket, wanted: Option<&Limit>, now: Timestamp) -> Option<SlotStep> {
-    let limit = bucket.limit();
-    let Some(wanted) = wanted else {
-        if bucket.tokens() >= limit.capacity() {
-            return Some(SlotStep::Remove(bucket.dimension().clone(), Write::Delete(remove(bucket))));
-        }
-        // A row without any slot could not be read.
-        let call = limit.cost_per_call();
-        let least = Limit::concurrent(call.amount(), call)
-            .ok()
-            .filter(|least| least.capacity() < limit.capacity())?;
-        return resized(bucket, &least, now);
-    };
-    match limit.capacity() > wanted.capacity() || limit.capacity() == wanted.capacity() && limit != wanted {
-        true => resized(bucket, wanted, now),
-        false => None,
-    }
-}
-
 fn resized(bucket: &Bucket, to: &Limit, now: Timestamp) -> Option<SlotStep> {
     Change::plan(bucket, to, now).ok().map(|update| SlotStep::Write(alloc::vec![Write::Update(update)]))
 }
 
-fn remove(bucket: &Bucket) -> Delete {
-    let values = alloc::vec![
-        (":concurrent", Operand::text(LimitType::Concurrent)),
-        (":read_capacity", Operand::number(bucket.capacity_as_read())),
-    ];
-    Delete { key: bucket.key(), statement: &REMOVE, values }
-}
-
-/// Returns the transaction that gives `free` slots to the lines that lack some, in their order; `None` if no
-/// line would get a whole call.
-fn grow(lines: &[Line<'_>], to: &Split, mut free: Amount, now: Timestamp) -> Option<Vec<Write>> {
-    let call = to.whole().cost_per_call();
-    let (mut writes, mut grows) = (Vec::new(), false);
-    // A cool-down of the vendor holds for all rows.
-    let cools_until = lines.first().and_then(|own| own.now?.blocked_until()).filter(|until| *until > now);
-    for (at, line) in lines.iter().enumerate() {
-        let whole = line.wanted.is_some() && line.lacks() <= free;
-        let more = if whole {
-            line.lacks()
-        } else {
-            line.lacks().min(free.max(Amount::ZERO)).in_calls(call.amount())
-        };
-        let capacity = line.capacity().plus(more);
-        let Some(bucket) = line.now else {
-            let Some(limit) = Limit::concurrent(capacity, call).ok() else {
-                writes.push(Write::Delete(no_row(&line.row)));
-                continue;
-            };
-            let mut put = Bucket::full(line.row.clone(), limit, now).create();
-            // The rows of a bucket keep out the same versions.
-            if let Some(protocol) = lines.first().and_then(|own| own.now?.protocol()) {
-                put.item.push((PROTOCOL, Operand::number(protocol)));
-            }
-            if let Some(until) = cools_until {
-                put.item.push((BLOCKED_UNTIL, Operand::number(until)));
-            }
-            writes.push(Write::Put(put));
-            (free, grows) = (free.minus(more), true);
-            continue;
-        };
-        grows |= more > Amount::ZERO;
-        free = free.minus(more);
-        let cost = line.wanted.map_or(bucket.limit().cost_per_call(), Limit::cost_per_call);
-        let mut values = alloc::vec![
-            (":step", Operand::number(more)),
-            (":capacity", Operand::number(capacity)),
-            (":cost_per_call", Operand::number(cost.amount().min(capacity))),
-            (":read_capacity", Operand::number(bucket.capacity_as_read())),
-            (":least", Operand::number(bucket.tokens().min(Amount::ZERO))),
-            (":concurrent", Operand::text(LimitType::Concurrent)),
-            (":0", Operand::number(0)),
-            (":1", Operand::number(1)),
-        ];
-        // The bucket's own row is the first.
-        let statement = match (at, bucket.slot_shares()) {
-            (0, []) => &GROW_ALONE,
-            (0, named) => {
-                values.push((":read_shares", map_of(named)));
-                &GROW_NAMED
-            }
-            _ => &GROW,
-        };
-        writes.push(Write::Update(Update { key: bucket.key(), statement: Cow::Borrowed(statement), values }));
-    }
-    grows.then_some(writes)
+/// The slots that each line gets of `free`: first a call for each that has no row yet, so that it can be
+/// used; then all that it lacks, or as many whole calls as are left.
+fn parts(lines: &[Line<'_>], mut free: Amount, call: Amount) -> Vec<Amount> {
+    let mut take = |most: Amount| {
+        let part = if most <= free { most } else { free.max(Amount::ZERO).in_calls(call) };
+        free = free.minus(part);
+        part
+    };
+    let first: Vec<Amount> = lines
+        .iter()
+        .map(|line| if line.now.is_none() { take(line.lacks().min(call)) } else { Amount::ZERO })
+        .collect();
+    lines.iter().zip(first).map(|(line, first)| first.plus(take(line.lacks().minus(first)))).collect()
 }

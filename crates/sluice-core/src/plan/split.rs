@@ -23,7 +23,7 @@ impl Bucket {
     #[must_use]
     pub fn is_split_as(&self, split: &Split) -> bool {
         if self.limit().is_concurrent() {
-            return self.split() == *split && self.slot_shares().iter().all(|share| !share.is_closed);
+            return self.split() == *split && self.changes_to().is_none();
         }
         let bucket = self.clone().seen_from(None);
         let shares: &[Share] = bucket.lines().map_or(&[], |lines| &lines.shares);

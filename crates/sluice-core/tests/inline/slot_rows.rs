@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sluice_core::schema::KEY;
 use sluice_core::{
-    Amount, Bucket, Cost, DeclaredShare, Dimension, Limit, ShareName, SlotPlanner, SlotRows, SlotStep, Split,
-    Timestamp, Update, Write,
+    Amount, Bucket, Cost, DeclaredShare, Dimension, Exact, Limit, ShareName, SlotPlanner, SlotRows, SlotStep,
+    Split, Timestamp, Update, Write, give_back,
 };
 
 use super::table::{Item, name};
@@ -42,7 +42,15 @@ impl Table {
 
     fn apply_one(&mut self, write: &Write) -> bool {
         match write {
-            Write::Update(update) => self.0.get_mut(&update.key).is_some_and(|item| item.apply(update)),
+            Write::Update(update) => {
+                // A row that is not there is made if the condition asks for none.
+                let mut item = self.0.get(&update.key).cloned().unwrap_or_else(|| Item(BTreeMap::new()));
+                let is_applied = item.apply(update);
+                if is_applied {
+                    self.0.insert(update.key.clone(), item);
+                }
+                is_applied
+            }
             Write::Put(put) => {
                 let item: Item =
                     Item(put.item.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
@@ -64,6 +72,11 @@ impl Table {
                 holds
             }
         }
+    }
+
+    /// As a sweep reads them: with what the bucket's row says is wanted.
+    fn read_as_stated(&self) -> SlotRows {
+        self.read(&self.bucket(&name()).unwrap().split())
     }
 
     fn read(&self, to: &Split) -> SlotRows {
@@ -106,8 +119,9 @@ fn complete(table: &mut Table, to: &Split) {
     for _ in 0..100 {
         match table.read(to).next(to, NOW) {
             SlotStep::Done => return,
-            SlotStep::Write(writes) => assert!(table.apply(&writes)),
-            SlotStep::Remove(_, write) => assert!(table.apply(&[write])),
+            SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
+                assert!(table.apply(&writes))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -164,12 +178,70 @@ fn a_line_that_has_fallen_below_zero_since_the_reading_lets_no_other_grow() {
         panic!("{search} does not shrink");
     };
     shrinks(&mut table);
-    let SlotStep::Write(late) = table.read(&two).next(&two, NOW) else { panic!("the common row grows") };
+    let SlotStep::GoOn(late) = table.read(&two).next(&two, NOW) else { panic!("the common row grows") };
     complete(&mut table, &three);
     let row = table.bucket(&search).unwrap();
     let takes = SlotPlanner::new(&row).write(Amount::from_tokens(3), None, NOW);
     assert!(table.apply(&[Write::Update(takes)]));
     shrinks(&mut table);
+    assert!(!table.apply(&late));
+    holds_the_bound(&table);
+}
+
+/// Calls of before hold five of seven slots, and the operator does not wait for them.
+#[test]
+fn shares_are_used_with_what_is_free_and_sweeps_give_them_the_rest() {
+    let mut table = Table::default();
+    let (whole, wanted) = (split(&[0, 0, 0]), split(&[0, 3, 5]));
+    assert!(table.apply(&[Write::Put(Bucket::full(name(), *whole.whole(), NOW).create())]));
+    let five = Amount::from_tokens(5);
+    let common = table.bucket(&name()).unwrap();
+    assert!(table.apply(&[Write::Update(SlotPlanner::new(&common).write(five, None, NOW))]));
+    // Names, shrinks, grows.
+    for _ in 0..3 {
+        let (SlotStep::Write(writes) | SlotStep::GoOn(writes)) = table.read(&wanted).next(&wanted, NOW)
+        else {
+            panic!("slots are free")
+        };
+        assert!(table.apply(&writes));
+    }
+    let of = |share: &str| name().of_share(&ShareName::new(share).unwrap()).unwrap();
+    let slots = |table: &Table| {
+        [of("checkout"), of("search")].map(|row| table.bucket(&row).unwrap().limit().capacity().to_string())
+    };
+    assert_eq!(slots(&table), ["1", "1"], "one for each, before any has two");
+    assert!(table.bucket(&name()).unwrap().slot_shares().iter().all(|share| !share.is_closed));
+    assert!(matches!(table.read(&wanted).next(&wanted, NOW), SlotStep::Wait(_)));
+    assert_eq!(table.read_as_stated().resumed(NOW), None, "nothing has come back");
+    assert_eq!(table.bucket(&name()).unwrap().split(), wanted, "it says what it changes to");
+    for _ in 0..5 {
+        let full = Exact::new(table.bucket(&name()).unwrap().limit().capacity());
+        assert!(table.apply(&[Write::Update(give_back(name().to_string(), &full, Amount::from_tokens(1)))]));
+        while let Some(writes) = table.read_as_stated().resumed(NOW) {
+            assert!(table.apply(&writes));
+            holds_the_bound(&table);
+        }
+    }
+    assert_eq!(table.read(&wanted).next(&wanted, NOW), SlotStep::Done);
+    assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
+}
+
+/// The names and the rows are as they were read, and the slots would be more than the limit.
+#[test]
+fn a_sweep_does_not_go_on_with_a_change_that_another_operator_took_back() {
+    let mut table = Table::default();
+    let seven = split(&[0, 0, 5]);
+    assert!(table.apply(&[Write::Put(Bucket::full(name(), *seven.whole(), NOW).create())]));
+    complete(&mut table, &seven);
+    // Nine slots, of which the share has as many.
+    let nine = Limit::concurrent(Amount::from_tokens(9), Cost::ONE).unwrap();
+    let (share, part) = (ShareName::new("search").unwrap(), "0.34".parse().unwrap());
+    let share = DeclaredShare { name: share, part, floor: None, background: false };
+    let nine = Split::new(nine, &[share]).unwrap();
+    let SlotStep::Write(named) = table.read(&nine).next(&nine, NOW) else { panic!("it says what it wants") };
+    assert!(table.apply(&named));
+    let late = table.read_as_stated().resumed(NOW).unwrap();
+    complete(&mut table, &seven);
     assert!(!table.apply(&late));
     holds_the_bound(&table);
 }

@@ -75,7 +75,8 @@ pub enum LimitsError {
     /// Calls hold slots that a share is to have.
     #[error(
         "{dimension}: {held} slots are still held by calls that began before the change; the shares have what was free so \
-         far, and together no more than the limit: apply the file again when those calls have ended"
+         far, and together no more than the limit. Each sweep of the reconciler gives them what has come back since; to \
+         do it at once, apply the file again"
     )]
     SlotsHeld {
         /// The dimension.
@@ -101,12 +102,6 @@ pub enum LimitsError {
         "{0} is the row of a share, whose slots are a part of its bucket's: change `[bucket.shares]` of that bucket instead"
     )]
     RowOfShare(Dimension),
-    /// A change of shares has not come to its end.
-    #[error(
-        "{0}: a change of its shares is under way, and its parts are not known before that is done; apply the file of \
-         limits again"
-    )]
-    SharesChange(Dimension),
     /// The row changed in every try.
     #[error("the row of {0} changed during every try; nothing was applied: try again")]
     Contended(Dimension),

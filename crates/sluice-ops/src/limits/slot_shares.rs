@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sluice_core::{Bucket, Dimension, InvalidLimit, Limit, Load, SlotRows, SlotStep, Split, Write};
-use sluice_table::{Resend, StoreError, Transacted, Transaction, Written};
+use sluice_table::{Resend, Store, StoreError, Transacted, Transaction, Written};
 use tokio::time::{Instant, sleep};
 
 use super::{Applied, LimitsError};
@@ -21,7 +21,7 @@ const LONGEST_CHANGE: Duration = Duration::from_secs(60);
 
 impl Ops {
     /// Gives a concurrency bucket these shares. Slots that are held move when they come back. If that takes
-    /// longer than 30 s, nothing is lost: the next call goes on from there.
+    /// longer than 30 s, nothing is lost: the next call goes on from there, and so does each sweep.
     pub(super) async fn apply_slot_shares(
         &self,
         dimension: &Dimension,
@@ -57,8 +57,8 @@ impl Ops {
                     sleep(LOOK_EVERY).await;
                     continue;
                 }
-                SlotStep::Remove(row, write) => {
-                    let is_removed = self.send(&[write]).await?;
+                SlotStep::Remove(row, writes) => {
+                    let is_removed = send(&self.store, &writes).await?;
                     if is_removed {
                         self.observer.removed(&row);
                         // As when a bucket is removed: nothing depends on it.
@@ -66,7 +66,7 @@ impl Ops {
                     }
                     is_removed
                 }
-                SlotStep::Write(writes) => self.send(&writes).await?,
+                SlotStep::Write(writes) | SlotStep::GoOn(writes) => send(&self.store, &writes).await?,
                 _ => false,
             };
             steps += 1;
@@ -84,7 +84,7 @@ impl Ops {
     /// # Errors
     /// [`LimitsError`] if a row cannot be read, the table does not answer, or a name is taken.
     pub async fn has_split(&self, bucket: &Bucket, split: &Split) -> Result<bool, LimitsError> {
-        if !bucket.limit().is_concurrent() || split.shares().is_empty() && bucket.slot_shares().is_empty() {
+        if !bucket.limit().is_concurrent() || split.shares().is_empty() && !names_shares(bucket) {
             return Ok(bucket.is_split_as(split));
         }
         let rows = self.slot_rows(bucket.clone(), split).await?;
@@ -117,15 +117,20 @@ impl Ops {
         }
         Ok(SlotRows { common, shares })
     }
+}
 
-    /// Whether the writes were applied. Each has the condition that what it was planned from still holds.
-    async fn send(&self, writes: &[Write]) -> Result<bool, StoreError> {
-        if let [Write::Update(update)] = writes {
-            return Ok(matches!(self.store.update(update, Resend::Always).await?, Written::Applied(_)));
-        }
-        let sent = self.store.transact(&Transaction::new(writes)).await?;
-        Ok(matches!(sent, Transacted::Committed))
+/// Whether the writes of a step were applied. Each has the condition that what it was planned from still
+/// holds.
+pub(crate) async fn send(store: &Store, writes: &[Write]) -> Result<bool, StoreError> {
+    if let [Write::Update(update)] = writes {
+        return Ok(matches!(store.update(update, Resend::Always).await?, Written::Applied(_)));
     }
+    Ok(matches!(store.transact(&Transaction::new(writes)).await?, Transacted::Committed))
+}
+
+/// Whether the bucket has shares of slots, or they are still being removed.
+pub(super) fn names_shares(bucket: &Bucket) -> bool {
+    !bucket.slot_shares().is_empty() || bucket.changes_to().is_some()
 }
 
 fn may_become(bucket: &Bucket, to: &Limit) -> Result<(), LimitsError> {

@@ -54,6 +54,12 @@ impl Recount {
         self.first.iter()
     }
 
+    /// The buckets whose shares are being changed.
+    pub(super) fn changing(&self) -> Vec<Dimension> {
+        let is_changing = |(_, bucket): &(&Dimension, &Bucket)| bucket.changes_to().is_some();
+        self.first.iter().filter(is_changing).map(|(dimension, _)| dimension.clone()).collect()
+    }
+
     /// Adds what a page of the scan contained.
     pub(super) fn count(&mut self, census: BTreeMap<Dimension, Census>, buckets: Vec<Dimension>) {
         for (dimension, seen) in census {
@@ -172,7 +178,7 @@ async fn read_directory(
 }
 
 /// Reads rows, and returns the readable concurrency buckets and the load rows.
-async fn read_buckets(
+pub(super) async fn read_buckets(
     store: &Store,
     keys: Vec<String>,
 ) -> Result<(BTreeMap<Dimension, Bucket>, Vec<Item>), StoreError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::metrics::SharedString;
 use parking_lot::Mutex;
-use sluice_core::{Bucket, Factor, Nearness, Timestamp};
+use sluice_core::{Bucket, COMMON, Factor, Nearness, ShareName, Timestamp};
 
 use crate::lazy::Lazy;
 use crate::telemetry;
@@ -61,10 +61,12 @@ impl NearLimit {
         *state = NearState { is_near: true, warned_at: Some(now) };
         drop(state);
         telemetry::limit_near(label());
+        let has_shares = bucket.has_shares() || !bucket.slot_shares().is_empty();
+        let share = bucket.share().map(ShareName::as_str).or_else(|| has_shares.then_some(COMMON));
         tracing::warn!(
             event = "limit.near",
             dimension = %bucket.dimension(),
-            share = bucket.share().map(tracing::field::display),
+            share,
             used = %bucket.used(now),
             capacity = %bucket.limit().capacity(),
             caller = self.warn_at.caller,

@@ -50,11 +50,13 @@ const MOST_UNKNOWN: usize = 100;
 
 impl UnknownShares {
     /// Logs each name once.
-    fn report(&self, dimension: &Dimension, share: &str) {
+    fn report(&self, bucket: &Bucket, share: &str) {
         let mut names = self.0.lock();
         if names.len() < MOST_UNKNOWN && !names.contains(share) {
             names.insert(share.to_owned());
-            tracing::warn!(event = "share.unknown", %dimension, share,
+            let of_slots = bucket.slot_shares().iter().map(|share| share.name.as_str());
+            let shares: Vec<&str> = bucket.shares().map(ShareName::as_str).chain(of_slots).collect();
+            tracing::warn!(event = "share.unknown", dimension = %bucket.dimension(), share, shares = shares.join(" "),
                 "the bucket does not have this share: its callers take from the common line");
         }
     }
@@ -121,7 +123,7 @@ impl Inner {
         }
         let is_changing = bucket.slot_shares().iter().any(|named| named.name.as_str() == share);
         if (bucket.has_shares() || !bucket.slot_shares().is_empty()) && !is_changing {
-            common.extensions.of::<UnknownShares>().report(bucket.dimension(), share);
+            common.extensions.of::<UnknownShares>().report(&bucket, share);
         }
         Some(common)
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
-use sluice_table::random_wait_around;
-use tokio::time::{sleep, timeout};
+use sluice_table::{Backoff, random_wait_around};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::api::error::AcquireError;
-use crate::api::refusal::RetryReason;
+use crate::api::refusal::{RetryIn, RetryReason};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
@@ -125,10 +125,11 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     Box::pin(take_or_borrow(inner, wants, terms)).await
 }
 
-async fn take_or_borrow(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
-    let mut wants = at_open_lines(inner, wants).await;
-    if terms.stays_until().is_none() {
+async fn take_or_borrow(inner: &Arc<Inner>, asked: &[Want], terms: Terms) -> LaneAnswer {
+    let mut wants = at_open_lines(inner, asked).await;
+    let Some(until) = terms.stays_until() else {
         let answer = own_line::take(inner, &wants, terms).await;
+        let answer = refused_while_short(inner, &wants, answer).await;
         return match lacking(inner, &wants, &answer) {
             Some(at) => {
                 let lent = borrow(inner, &wants, at, terms, LOOK_EVERY).await;
@@ -136,16 +137,54 @@ async fn take_or_borrow(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Lan
             }
             None => answer,
         };
-    }
+    };
     // The wait in its own line ends at the caller's deadline.
     loop {
-        wants = tokio::select! {
+        let answer = tokio::select! {
             biased;
-            answer = own_line::take(inner, &wants, terms) => return answer,
+            answer = own_line::take(inner, &wants, terms) => answer,
             lent = borrow_when_lent(inner, &wants, terms) => return Ok(Taken::Granted(lent)),
-            open = until_closed(inner, &wants) => open,
+            open = until_closed(inner, &wants) => { wants = open; continue }
         };
+        let is_never = answer.is_err();
+        let answer = refused_while_short(inner, &wants, answer).await;
+        if !is_never || answer.is_err() {
+            return answer;
+        }
+        // A line that is too small for the call now will have room for it.
+        tokio::select! {
+            biased;
+            lent = borrow_when_lent(inner, &wants, terms) => return Ok(Taken::Granted(lent)),
+            () = sleep_until(until.min(Instant::now() + LONGEST_PAUSE.1)) => {}
+        }
+        if Instant::now() >= until {
+            return answer;
+        }
+        wants = at_open_lines(inner, asked).await;
     }
+}
+
+/// The answer, but a refusal for a call that does not fit into its line because the shares are being changed,
+/// if a line will have room for it. (Whose call it is is not known: that of a share without a row is in the
+/// common line.)
+async fn refused_while_short(inner: &Inner, wants: &[Want], answer: LaneAnswer) -> LaneAnswer {
+    let Err(error @ AcquireError::NeverSatisfiable { dimension, cost, .. }) = &answer else { return answer };
+    let will_fit = |want: &Want| {
+        let (common, _) = line_of(inner, &want.entry)?;
+        let named = common.reading()?.bucket;
+        named.changes_to()?;
+        let split = named.split();
+        let shares = split.shares().iter().map(|share| share.limit.capacity());
+        Some(shares.chain([split.common().capacity()]).any(|line| cost.amount() <= line))
+    };
+    let is_this = |want: &&Want| want.concurrent && want.entry.dimension == *dimension;
+    if !wants.iter().filter(is_this).any(|want| will_fit(want) == Some(true))
+        || is_share_gone(inner, error).await
+    {
+        return answer;
+    }
+    let wait = Backoff::POLL.cap();
+    Ok(Taken::Refused(RetryIn::new(wait, dimension.clone(), RetryReason::NoFreeSlot)))
 }
 
 /// Waits until a line closes that the caller waits in. Returns the wants with the lines that are open.

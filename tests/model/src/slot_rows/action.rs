@@ -27,6 +27,10 @@ pub(crate) enum Action {
     Read(usize),
     /// And writes what they lack.
     Write(usize),
+    /// A sweep reads them.
+    SweepReads,
+    /// And goes on with a change that they show.
+    GoOn,
 }
 
 impl Action {
@@ -44,6 +48,8 @@ impl Action {
             Self::Sweep(of) => format!("a sweep gives back a slot of {}", of.words()),
             Self::Read(who) => format!("operator {who} reads"),
             Self::Write(who) => format!("operator {who} writes"),
+            Self::SweepReads => "a sweep reads".into(),
+            Self::GoOn => "the sweep goes on".into(),
         }
     }
 }
@@ -56,6 +62,10 @@ pub(crate) fn table(state: &State) -> String {
         || "no name".into(),
         |named| format!("named with {}{}", named.capacity, if named.is_closed { ", closed" } else { "" }),
     );
+    let changes = state.table.changes_to.map_or_else(String::new, |slots| format!(", changing to {slots}"));
     let [common, of_share] = state.holders.map(|holders| holders.all());
-    format!("common {}, share {share}, {named}; {common} and {of_share} are held", row(state.table.common))
+    format!(
+        "common {}, share {share}, {named}{changes}; {common} and {of_share} are held",
+        row(state.table.common)
+    )
 }

@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 
 use super::action::{Action, table};
 use super::oversight::Oversight;
-use super::state::{Holders, Named, OPERATORS, Of, Row, State, Table};
+use super::state::{Holders, Named, OPERATORS, Of, Row, SWEEP, State, Table};
 use crate::check::Told;
 
 /// What a borrower leaves.
@@ -14,32 +14,45 @@ const FLOOR: i8 = 1;
 /// How large a bucket, and who is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Slots of the whole bucket.
+    /// Slots of the whole bucket at first.
     pub slots: i8,
     /// Those of the share at first; 0 is no share.
     pub first: i8,
-    /// What each operator wants the share to have; 0 is no share.
-    pub wanted: &'static [i8],
+    /// What each operator wants the share to have (0 is no share), and the whole bucket.
+    pub wanted: &'static [(i8, i8)],
     /// Whether there is a borrower, and callers that wait.
     pub lends: bool,
     /// Whether calls crash, and a sweep gives back what they had.
     pub crashes: bool,
+    /// Whether a sweep goes on with changes.
+    pub goes_on: bool,
 }
 
 impl Rows {
     /// A borrower, waiting callers, crashes, and nobody who changes anything.
-    pub const LENT: Self = Self { slots: 4, first: 2, wanted: &[], lends: true, crashes: true };
+    pub const LENT: Self =
+        Self { slots: 4, first: 2, wanted: &[], lends: true, crashes: true, goes_on: false };
 
     /// All of it, and an operator who closes the share.
-    pub const CLOSED: Self = Self { slots: 4, first: 2, wanted: &[0], lends: true, crashes: true };
+    pub const CLOSED: Self = Self { wanted: &[(0, 4)], ..Self::LENT };
 
-    /// An operator who shrinks the share, and one who removes it.
+    /// An operator who shrinks the share, one who removes it, and a sweep that goes on.
     pub const CHANGED_BY_TWO: Self =
-        Self { slots: 3, first: 2, wanted: &[1, 0], lends: false, crashes: false };
+        Self { slots: 3, first: 2, wanted: &[(1, 3), (0, 3)], lends: false, crashes: false, goes_on: true };
+
+    /// An operator who gives the bucket a slot more, one who leaves it as it is, and a sweep.
+    pub const LIMIT_CHANGED: Self =
+        Self { slots: 2, first: 1, wanted: &[(1, 3), (1, 2)], lends: false, crashes: false, goes_on: true };
 
     /// Two operators who shrink the share, and one who gives it back what it had.
-    pub const CHANGED_BY_THREE: Self =
-        Self { slots: 4, first: 2, wanted: &[1, 2, 1], lends: false, crashes: false };
+    pub const CHANGED_BY_THREE: Self = Self {
+        slots: 4,
+        first: 2,
+        wanted: &[(1, 4), (2, 4), (1, 4)],
+        lends: false,
+        crashes: false,
+        goes_on: false,
+    };
 }
 
 /// Shares of slots, or those with an oversight.
@@ -52,7 +65,8 @@ pub(crate) struct SlotRows {
 /// The next write of an operator.
 #[derive(Clone, Copy)]
 enum Step {
-    Name(Option<Named>),
+    /// The name, and how many slots both rows change to.
+    State(Option<Named>, Option<i8>),
     Shrink(Of, i8),
     Remove,
     /// So many slots more for each row.
@@ -65,22 +79,24 @@ impl SlotRows {
     }
 
     /// As `SlotRows::next` of core; `None` if nothing can be done.
-    fn plan(&self, read: &Table, wanted: i8) -> Option<Step> {
+    fn plan(&self, read: &Table, (wanted, slots): (i8, i8)) -> Option<Step> {
         let is_wanted = wanted > 0;
-        let while_changing = match read.named {
-            _ if is_wanted => {
-                let is_open = read.named.is_some_and(|named| !named.is_closed);
-                Some(Named { capacity: wanted, is_closed: !is_open })
-            }
-            Some(named) if !named.is_closed || read.share.is_some() => {
-                Some(Named { is_closed: true, ..named })
-            }
-            _ => None,
+        let has_row = read.share.is_some();
+        let named = match (is_wanted, has_row) {
+            (true, _) => Some(Named { capacity: wanted, is_closed: !has_row }),
+            (false, true) => Some(Named { capacity: 0, is_closed: true }),
+            (false, false) => None,
         };
-        if while_changing != read.named && while_changing.is_some_and(|named| named.is_closed) {
-            return Some(Step::Name(while_changing));
+        let is_complete = read.common.capacity == slots - wanted
+            && read.share.map(|row| row.capacity) == is_wanted.then_some(wanted);
+        if is_complete {
+            let is_done = named == read.named && read.changes_to.is_none();
+            return (!is_done).then_some(Step::State(named, None));
         }
-        let common = self.rows.slots - wanted;
+        if named != read.named || read.changes_to != Some(slots) {
+            return Some(Step::State(named, Some(slots)));
+        }
+        let common = slots - wanted;
         if read.common.capacity > common {
             return Some(Step::Shrink(Of::Common, common));
         }
@@ -94,20 +110,18 @@ impl SlotRows {
             }
         }
         let counts = |row: Row| if self.is(Oversight::HeldNotCounted) { row.capacity } else { row.counts() };
-        let room = (self.rows.slots - counts(read.common) - read.share.map_or(0, counts)).max(0);
+        let room = (slots - counts(read.common) - read.share.map_or(0, counts)).max(0);
         let own = (common - read.common.capacity).min(room);
         let its =
             if is_wanted { (wanted - read.share.map_or(0, |row| row.capacity)).min(room - own) } else { 0 };
-        if own + its > 0 {
-            return Some(Step::Grow(own, its));
-        }
-        let lacks =
-            common > read.common.capacity || is_wanted && read.share.is_none_or(|row| row.capacity < wanted);
-        if lacks || !is_wanted && read.share.is_some() {
-            return None;
-        }
-        let after = is_wanted.then_some(Named { capacity: wanted, is_closed: false });
-        (after != read.named).then_some(Step::Name(after))
+        (own + its > 0).then_some(Step::Grow(own, its))
+    }
+
+    /// As `SlotRows::resumed` of core: what a sweep writes.
+    fn resumed(&self, read: &Table) -> Option<Step> {
+        let wanted = (read.named.map_or(0, |named| named.capacity), read.changes_to?);
+        let step = self.plan(read, wanted)?;
+        matches!(step, Step::Grow(..) | Step::State(_, None)).then_some(step)
     }
 
     /// The table after the write, if its conditions hold.
@@ -115,15 +129,13 @@ impl SlotRows {
         let mut after = *now;
         let has_capacity =
             |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
+        let is_named = (now.named, now.changes_to) == (read.named, read.changes_to);
         match step {
-            Step::Name(named) => {
-                if now.named != read.named {
+            Step::State(named, changes_to) => {
+                if !is_named && !self.is(Oversight::NameWrittenOverAnother) {
                     return None;
                 }
-                if named.is_none() && now.share.is_some() && !self.is(Oversight::NameTakenFromARow) {
-                    return None;
-                }
-                after.named = named;
+                (after.named, after.changes_to) = (named, changes_to);
             }
             Step::Shrink(of, to) => {
                 let step = to - read.row(of)?.capacity;
@@ -136,13 +148,13 @@ impl SlotRows {
             Step::Remove => {
                 let row = now.share?;
                 let is_free = row.free >= row.capacity || self.is(Oversight::RemovedWhileHeld);
-                if !has_capacity(Of::Share) || !is_free {
+                if !is_named || !has_capacity(Of::Share) || !is_free {
                     return None;
                 }
-                after.share = None;
+                (after.share, after.named) = (None, None);
             }
             Step::Grow(own, its) => {
-                if now.named != read.named && !self.is(Oversight::GrewUnderOtherNames) {
+                if !is_named && !self.is(Oversight::GrewUnderOtherNames) {
                     return None;
                 }
                 for of in Of::BOTH {
@@ -158,7 +170,12 @@ impl SlotRows {
                 after.common = grown(read.common, now.common, own);
                 after.share = match (read.share, now.share) {
                     (Some(was), Some(is)) => Some(grown(was, is, its)),
-                    (None, None) => (its > 0).then(|| Row::full(its)),
+                    (None, None) if its > 0 => {
+                        let is_closed = self.is(Oversight::MadeUnderAClosedName);
+                        after.named = read.named.map(|named| Named { is_closed, ..named });
+                        Some(Row::full(its))
+                    }
+                    (None, None) => None,
                     // A row that is put asks for none; one that is changed asks for itself.
                     _ => return None,
                 };
@@ -201,9 +218,14 @@ impl SlotRows {
 
     fn operate(&self, state: &State, who: usize) -> Option<State> {
         let read = state.readings[who]?;
-        let step = self.plan(&read, self.rows.wanted[who])?;
+        let step = match who {
+            SWEEP => self.resumed(&read),
+            _ => self.plan(&read, self.rows.wanted[who]),
+        }?;
         let table = self.write(&read, &state.table, step)?;
         let mut next = State { table, ..*state };
+        let most = state.table.counts().max(table.changes_to.unwrap_or(0));
+        next.is_beyond |= table.counts() > most;
         next.readings[who] = None;
         Some(next)
     }
@@ -220,14 +242,16 @@ impl Model for SlotRows {
             common: Row::full(slots - first),
             share: has_share.then(|| Row::full(first)),
             named: has_share.then_some(Named { capacity: first, is_closed: false }),
+            changes_to: None,
         };
         vec![State {
             table,
             holders: [Holders::default(); 2],
             waited: [false; 2],
-            readings: [None; OPERATORS],
+            readings: [None; OPERATORS + 1],
             borrows: None,
             is_wronged: false,
+            is_beyond: false,
         }]
     }
 
@@ -250,6 +274,9 @@ impl Model for SlotRows {
         for who in 0..self.rows.wanted.len() {
             actions.extend([Action::Read(who), Action::Write(who)]);
         }
+        if self.rows.goes_on {
+            actions.extend([Action::SweepReads, Action::GoOn]);
+        }
     }
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
@@ -259,17 +286,25 @@ impl Model for SlotRows {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("no more may be in use than the limit", |model: &Self, state: &State| {
-                let Table { common, share, .. } = state.table;
-                common.counts() + share.map_or(0, Row::counts) <= model.rows.slots
+                let most = model.rows.wanted.iter().map(|(_, slots)| *slots).fold(model.rows.slots, i8::max);
+                state.table.counts() <= most
+            }),
+            Property::always("a row grows to what is wanted, and not beyond", |_: &Self, state: &State| {
+                !state.is_beyond
             }),
             Property::always("a slot is free, or a call holds it", |_: &Self, state: &State| {
                 Of::BOTH
                     .into_iter()
                     .all(|of| state.table.row(of).map_or(0, Row::held) == state.holders[of as usize].all())
             }),
-            Property::always("each row is named", |_: &Self, state: &State| {
-                state.table.share.is_none() || state.table.named.is_some()
-            }),
+            Property::always(
+                "a name is open, or goes, if and only if it has a row",
+                |_: &Self, state: &State| {
+                    let has_row =
+                        state.table.named.is_some_and(|named| !named.is_closed || named.capacity == 0);
+                    state.table.share.is_some() == has_row
+                },
+            ),
             Property::always(
                 "a borrower leaves what stays, and what others wait for",
                 |_: &Self, state: &State| !state.is_wronged,
@@ -313,6 +348,8 @@ impl Told for SlotRows {
             Action::Sweep(of) => return Self::give_back(state, of, of, |holders| &mut holders.crashed),
             Action::Read(who) => next.readings[who] = Some(state.table),
             Action::Write(who) => return self.operate(state, who),
+            Action::SweepReads => next.readings[SWEEP] = Some(state.table),
+            Action::GoOn => return self.operate(state, SWEEP),
         }
         Some(next)
     }

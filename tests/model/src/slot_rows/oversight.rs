@@ -17,7 +17,7 @@ pub enum Oversight {
     GrewByAnOldCapacity,
     /// A row grows although the other has fallen below zero since.
     GrewBesideOneBelowZero,
-    /// A row grows although the name has changed since.
+    /// A row grows although the name, or what is wanted, has changed since.
     GrewUnderOtherNames,
     /// What is held of a row beyond its capacity is not counted.
     HeldNotCounted,
@@ -25,13 +25,15 @@ pub enum Oversight {
     ShrankByAnOldCapacity,
     /// A row goes although a slot of it was taken since.
     RemovedWhileHeld,
-    /// A name is taken away although its row was made since.
-    NameTakenFromARow,
+    /// A name is written over another that was written since.
+    NameWrittenOverAnother,
+    /// A row is made, and its name stays closed.
+    MadeUnderAClosedName,
 }
 
 impl Oversight {
     /// All of them: each breaks a promise.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BorrowedBelowTheFloor,
         Self::BorrowedBeforeThoseThatWait,
         Self::ReturnedToTheOther,
@@ -41,7 +43,8 @@ impl Oversight {
         Self::HeldNotCounted,
         Self::ShrankByAnOldCapacity,
         Self::RemovedWhileHeld,
-        Self::NameTakenFromARow,
+        Self::NameWrittenOverAnother,
+        Self::MadeUnderAClosedName,
     ];
 
     /// The oversight in a few words.
@@ -53,11 +56,14 @@ impl Oversight {
             Self::ReturnedToTheOther => "a return to the row of the borrower",
             Self::GrewByAnOldCapacity => "growth without capacity = :read_capacity",
             Self::GrewBesideOneBelowZero => "growth without tokens >= :least",
-            Self::GrewUnderOtherNames => "growth without shares = :read_shares",
+            Self::GrewUnderOtherNames => "growth without shares and changes_to as read",
             Self::HeldNotCounted => "a sum of C, not of max(C, H)",
             Self::ShrankByAnOldCapacity => "a shrink without capacity = :read_capacity",
             Self::RemovedWhileHeld => "a removal without tokens >= :read_capacity",
-            Self::NameTakenFromARow => "a name that goes without attribute_not_exists(key) of its row",
+            Self::NameWrittenOverAnother => "names without shares = :read_shares",
+            Self::MadeUnderAClosedName => {
+                "a row that is made in another write than the one that opens its name"
+            }
         }
     }
 
@@ -69,6 +75,7 @@ impl Oversight {
                 Rows::LENT
             }
             Self::GrewBesideOneBelowZero => Rows::CHANGED_BY_THREE,
+            Self::GrewUnderOtherNames => Rows::LIMIT_CHANGED,
             _ => Rows::CHANGED_BY_TWO,
         }
     }

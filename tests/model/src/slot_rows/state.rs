@@ -3,6 +3,9 @@
 /// Operators at most.
 pub(crate) const OPERATORS: usize = 3;
 
+/// The reading of a sweep, behind those of the operators.
+pub(crate) const SWEEP: usize = OPERATORS;
+
 /// A row of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Of {
@@ -54,6 +57,7 @@ impl Row {
 /// The share as the bucket's row names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Named {
+    /// What it is promised; 0 if it goes.
     pub(crate) capacity: i8,
     pub(crate) is_closed: bool,
 }
@@ -64,9 +68,16 @@ pub(crate) struct Table {
     pub(crate) common: Row,
     pub(crate) share: Option<Row>,
     pub(crate) named: Option<Named>,
+    /// The slots that both rows will have, while they change.
+    pub(crate) changes_to: Option<i8>,
 }
 
 impl Table {
+    /// What may be in use at once, now or later.
+    pub(crate) fn counts(&self) -> i8 {
+        self.common.counts() + self.share.map_or(0, Row::counts)
+    }
+
     pub(crate) const fn row(&self, of: Of) -> Option<Row> {
         match of {
             Of::Common => Some(self.common),
@@ -105,10 +116,12 @@ pub(crate) struct State {
     pub(crate) holders: [Holders; 2],
     /// Whether callers wait for the row.
     pub(crate) waited: [bool; 2],
-    /// What each operator read last.
-    pub(crate) readings: [Option<Table>; OPERATORS],
+    /// What each operator read last, and the sweep.
+    pub(crate) readings: [Option<Table>; OPERATORS + 1],
     /// The row that a borrower is about to take from, by an old reading.
     pub(crate) borrows: Option<Of>,
     /// A borrower took what stays, or what others waited for.
     pub(crate) is_wronged: bool,
+    /// A row grew beyond what was wanted at that time.
+    pub(crate) is_beyond: bool,
 }

@@ -2,8 +2,9 @@
 //!
 //! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a
 //!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the
-//!   operator declared.
-//! - Each row is named by the bucket's own row, and a row that goes has no lease.
+//!   operator declared; and a sweep's, not above what the bucket's row says that it changes to.
+//! - A share that is open, or goes, has a row, and one that is not open yet has none. Each row is named by the
+//!   bucket's own row, and a row that goes has no lease.
 //! - Who borrows leaves what the lender keeps, by some names that the bucket had of late, and takes nothing
 //!   that others wait for.
 
@@ -43,6 +44,7 @@ struct Named {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Names {
     common: Micros,
+    changes_to: Option<Micros>,
     shares: BTreeMap<String, Named>,
 }
 
@@ -93,7 +95,7 @@ impl Names {
         };
         let shares =
             row["shares"]["M"].as_object().into_iter().flatten().map(named).collect::<Option<_>>()?;
-        Some(Self { common, shares })
+        Some(Self { common, changes_to: number(row, "changes_to", 6), shares })
     }
 
     /// The least that anybody who borrows leaves in a line; `None` if nobody may use it.
@@ -249,7 +251,12 @@ impl Ledger {
         let is_valid = |(until, limit): &(Micros, Micros)| (*until >= now - UNDERWAY).then_some(*limit);
         let declared = self.slot_rows.declared.iter().filter(|((of, _), _)| of == bucket);
         let declared = declared.flat_map(|(_, limits)| limits).filter_map(is_valid).max().unwrap_or_default();
-        let most = if writer == Writer::Operator { before.max(declared) } else { before };
+        let names = self.slot_rows.names.get(bucket).and_then(|names| names.back()).map(|(_, names)| names);
+        let most = match writer {
+            Writer::Operator => before.max(declared),
+            Writer::Sweeper(_) => before.max(names.and_then(|names| names.changes_to).unwrap_or(0)),
+            _ => before,
+        };
         if after > most {
             let by = writer.name();
             let rows: Vec<_> = rows.iter().map(|name| (name, &self.buckets[*name])).collect();
@@ -257,20 +264,31 @@ impl Ledger {
                 "{bucket}: after a write of {by} {after} may be in use at once, {before} before, {declared} is declared: {rows:?}"
             ));
         }
+        if after > before && matches!(writer, Writer::Sweeper(_)) {
+            self.judgements.push("judged: a sweep gives slots to shares");
+        }
         let held: Micros = rows.iter().map(|name| self.held(name)).sum();
         if held > after {
             return Err(format!("{bucket}: leases hold {held} in all rows, and {after} may be in use"));
         }
-        let names = self.slot_rows.names.get(bucket).and_then(|names| names.back());
-        let is_named = |share: &str| names.is_some_and(|(_, names)| names.shares.contains_key(share));
+        let has_row =
+            |share: &str| rows.iter().any(|row| row.split_once('@').is_some_and(|(_, of)| of == share));
+        for (share, named) in names.into_iter().flat_map(|names| &names.shares) {
+            let should = !named.is_closed || named.capacity == 0;
+            if has_row(share) != should {
+                let by = writer.name();
+                return Err(format!("{bucket}: after a write of {by}, {share} has a row or none: {named:?}"));
+            }
+        }
+        let is_named = |share: &str| names.is_some_and(|names| names.shares.contains_key(share));
         let shares = rows.iter().filter_map(|row| Some((*row, row.split_once('@')?.1)));
-        let has_closed = names.is_some_and(|(_, names)| names.shares.values().any(|named| named.is_closed));
+        let has_closed = names.is_some_and(|names| names.shares.values().any(|named| named.is_closed));
         let mut lines = SlotLines { whole: after, shares: BTreeMap::new(), has_closed };
         for (row, share) in shares {
             if !is_named(share) {
                 return Err(format!("{row}: after a write of {}, {bucket} does not name it", writer.name()));
             }
-            let kept = names.and_then(|(_, names)| names.kept(Some(share)));
+            let kept = names.and_then(|names| names.kept(Some(share)));
             lines.shares.insert(share.to_owned(), (self.buckets[row].capacity, kept));
         }
         self.slot_rows.counted.insert(bucket.to_owned(), after);

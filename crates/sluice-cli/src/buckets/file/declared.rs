@@ -204,14 +204,12 @@ impl<'a> Reader<'a> {
         };
         let mut shares = Vec::new();
         for (name, written) in table {
-            let misspelt = written.get_ref().as_table().and_then(unknown_share_field);
-            match share(written.get_ref()).filter(|_| misspelt.is_none()) {
-                Some(share) => {
+            match share(written.get_ref()) {
+                Ok(share) => {
                     let key = Field::at("share", name.span(), name.get_ref().clone().into_owned());
                     shares.push((key, Field::new(name.get_ref(), written, share)));
                 }
-                None => {
-                    let reason = misspelt.unwrap_or_else(|| must(SHARE));
+                Err(reason) => {
                     self.place.fault_in(name.get_ref(), written.span(), reason);
                 }
             }
@@ -255,26 +253,33 @@ fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
     number(value).filter(|rate: &Rate| !rate.is_zero()).ok_or_else(|| must(RATE))
 }
 
-fn share(value: &DeValue<'_>) -> Option<WrittenShare> {
+fn share(value: &DeValue<'_>) -> Result<WrittenShare, String> {
     let Some(table) = value.as_table() else {
-        return Some(WrittenShare { part: number(value)?, floor: None, background: false });
+        let part = number(value).ok_or_else(|| must(SHARE))?;
+        return Ok(WrittenShare { part, floor: None, background: false });
     };
     let (mut part, mut floor, mut background) = (None, None, false);
+    let must = |name: &str, be: &str| format!("{name} must be {be}");
     for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "part" => part = Some(number(value.get_ref())?),
-            "floor" => floor = Some(number(value.get_ref()).filter(|floor| *floor >= Amount::ZERO)?),
-            "background" => background = value.get_ref().as_bool()?,
-            _ => {}
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            (name @ "part", value) => {
+                part = Some(number(value).ok_or_else(|| must(name, "a number above 0 and below 1"))?);
+            }
+            (name @ "floor", value) => {
+                let stated = number(value).filter(|floor| *floor >= Amount::ZERO);
+                floor =
+                    Some(stated.ok_or_else(|| must(name, "a number, 0 or more, in the units of the limit"))?);
+            }
+            (name @ "background", value) => {
+                background = value.as_bool().ok_or_else(|| must(name, "true or false, without quotes"))?;
+            }
+            (name, _) => {
+                return Err(format!("{name}: a share has no such field; it has part, floor, background"));
+            }
         }
     }
-    Some(WrittenShare { part: part?, floor, background })
-}
-
-fn unknown_share_field(table: &DeTable<'_>) -> Option<String> {
-    const KNOWN: [&str; 3] = ["part", "floor", "background"];
-    let unknown = table.keys().find(|key| !KNOWN.contains(&key.get_ref().as_ref()))?;
-    Some(format!("{}: a share has no such field; it has {}", unknown.get_ref(), KNOWN.join(", ")))
+    let part = part.ok_or_else(|| self::must(SHARE))?;
+    Ok(WrittenShare { part, floor, background })
 }
 
 /// Reads an integer or a float from its text, so that no digit is lost.

@@ -7,6 +7,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeValue, Error};
 
+use sluice_core::ShareName;
+
 use crate::failure::Failure;
 
 /// The file, and its faults so far.
@@ -118,7 +120,18 @@ impl<'a> Place<'a> {
     pub(super) fn note_syntax(&self, error: &Error) {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
         let written = self.text.split('\n').nth(self.line(at) - 1).unwrap_or_default().trim();
+        let name = written.split_once('=').map(|(name, _)| name.trim());
         let text = match (without_quotes(written), head(written)) {
+            _ if error.message().contains("duplicate key") => {
+                format!(
+                    "{}: it is stated twice, and one of them may be meant otherwise",
+                    name.unwrap_or(written)
+                )
+            }
+            _ if name.is_some_and(is_share_to_quote) => {
+                let name = name.unwrap_or_default();
+                format!("{name}: write this name in quotes: \"{name}\"")
+            }
             (Some((name, value)), _) => format!("{name} = {value}: write it in quotes: {name} = \"{value}\""),
             (None, Some(head)) => format!("{written}: write {head}"),
             (None, None) => error.message().to_owned(),
@@ -142,6 +155,11 @@ impl<'a> Place<'a> {
             faults.iter().map(|Fault { line, text, .. }| format!("{}:{line}: {text}", self.name)).collect();
         (!lines.is_empty()).then(|| Failure::new(lines.join("\n")))
     }
+}
+
+/// Whether TOML takes this name of a share in quotes only: `checkout/batch`.
+fn is_share_to_quote(name: &str) -> bool {
+    name.contains('/') && ShareName::is_valid(name)
 }
 
 /// How the head of a table should be written, for a line like `[[bucket]`.

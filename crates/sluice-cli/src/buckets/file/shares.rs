@@ -107,6 +107,23 @@ mod tests {
                 "flor: a share has no such field; it has part, floor, background",
             ),
             (
+                "search = { part = 0.5, floor = -1 }",
+                "limits.toml:7: search = { part = 0.5, floor = -1 }",
+                "floor must be a number, 0 or more",
+            ),
+            (
+                "search = { part = 0.5, background = \"yes\" }",
+                "limits.toml:7",
+                "background must be true or false, without quotes",
+            ),
+            ("search = 0.5\nsearch = 0.2", "limits.toml:8: search", "it is stated twice"),
+            (
+                "checkout/batch = 0.5",
+                "limits.toml:7: checkout/batch",
+                "write this name in quotes: \"checkout/batch\"",
+            ),
+            ("\"a b\" = 0.5", "limits.toml:7", "it has the character ' '"),
+            (
                 "search = 0.001",
                 "limits.toml:7: search = 0.001",
                 "the share search holds 0.1, and a call takes 1",

@@ -91,9 +91,15 @@ async fn a_share_of_slots_whose_row_is_missing_is_told() {
     );
 }
 
+/// What the notes about shares say.
+fn notes(findings: &[Finding]) -> Vec<&str> {
+    let of_shares = findings.iter().filter(|one| one.check == Check::Shares && one.weight == Weight::Note);
+    of_shares.map(|one| one.what.as_str()).collect()
+}
+
 /// As `buckets apply` leaves it if a holder keeps a slot of a share that is removed.
 #[tokio::test(start_paused = true)]
-async fn a_closed_share_is_told() {
+async fn a_share_that_goes_is_told_until_its_slots_are_back() {
     let dynamo = healthy().await;
     split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;
     let client = dynamo.client(TABLE);
@@ -103,10 +109,51 @@ async fn a_closed_share_is_told() {
         (Dimension::new(SLOTS).unwrap(), Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap());
     client.ops().apply_split(&name, &Split::from(limit)).await.unwrap_err();
     let found = findings(&dynamo).await;
-    assert_finding(&found, Check::Shares, Weight::Problem, &[SLOTS, "the share search", "it is closed"]);
+    let notes = notes(&found).join("\n");
+    assert!(notes.contains("the share search was removed, and 1 of its slots are still held"), "{notes}");
+    assert!(notes.contains("the common line has 3 of its 4 slots so far"), "{notes}");
     grant.release().await.unwrap();
     client.ops().apply_split(&name, &Split::from(limit)).await.unwrap();
     assert_eq!(finding_of(&findings(&dynamo).await, Check::Shares), None);
+}
+
+/// As `buckets apply` leaves it if calls hold the slots that shares are to have.
+#[tokio::test(start_paused = true)]
+async fn shares_that_wait_for_slots_are_told() {
+    let dynamo = healthy().await;
+    let client = dynamo.client(TABLE);
+    let name = Dimension::new(SLOTS).unwrap();
+    let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
+    client.ops().apply_limit(&name, &limit).await.unwrap();
+    let mut held = Vec::new();
+    while let Some(grant) = client.acquire(SLOTS).await.unwrap().granted() {
+        held.push(grant);
+    }
+    let to = Split::new(limit, &[share("batch", "0.2", false), share("search", "0.5", false)]).unwrap();
+    client.ops().apply_split(&name, &to).await.unwrap_err();
+    let found = findings(&dynamo).await;
+    let told = notes(&found).join("\n");
+    assert!(
+        ["batch", "search"].iter().all(|of| told.contains(&format!("the share {of} has no slot yet"))),
+        "{told}"
+    );
+    for grant in held.drain(..3) {
+        grant.release().await.unwrap();
+    }
+    client.ops().sweep(sluice_ops::SweepOptions::default()).await.unwrap();
+    let found = findings(&dynamo).await;
+    let told = notes(&found).join("\n");
+    assert!(
+        told.contains("the share search has 1 of its 5 slots so far") && !told.contains("batch"),
+        "{told}"
+    );
+    let fine = found.iter().find(|one| one.check == Check::Shares && one.weight == Weight::Fine).unwrap();
+    assert!(fine.what.contains("search 50 % (0 of 5 held)"), "{}", fine.what);
+    for grant in held {
+        grant.release().await.unwrap();
+    }
+    client.ops().sweep(sluice_ops::SweepOptions::default()).await.unwrap();
+    assert_eq!(findings(&dynamo).await.iter().filter(|one| one.check == Check::Shares).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,6 +18,10 @@ enum Step {
     Reads(usize),
     /// The operator writes what its last reading asks for.
     Writes(usize),
+    /// A sweep reads the rows.
+    SweepReads,
+    /// It goes on with a change that it saw.
+    Sweeps,
     /// A caller takes slots of a row, also of one that is closed.
     Takes {
         row: usize,
@@ -43,6 +47,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0_usize..3).prop_map(Step::Reads),
         5 => (0_usize..3).prop_map(Step::Writes),
+        2 => Just(Step::SweepReads),
+        3 => Just(Step::Sweeps),
         4 => (any(), 1..=3).prop_map(|(row, cost)| Step::Takes { row, cost }),
         4 => (0_usize..2, any(), any(), 1..=2)
             .prop_map(|(caller, own, lender, cost)| Step::Looks { caller, own, lender, cost }),
@@ -78,7 +84,8 @@ fn splits() -> impl Strategy<Value = Split> {
 /// What an operator does first: a limit without shares is changed by one write, if the row names none either.
 /// In the middle of a change it goes by [`SlotRows::next`].
 fn planned(reading: &SlotRows, to: &Split, now: Timestamp) -> SlotStep {
-    if reading.common.slot_shares().is_empty() && to.shares().is_empty() {
+    let is_changing = reading.common.changes_to().is_some();
+    if reading.common.slot_shares().is_empty() && to.shares().is_empty() && !is_changing {
         let is_done = reading.common.limit() == to.whole();
         let change = Write::Update(Change::plan(&reading.common, to.whole(), now).unwrap());
         return if is_done { SlotStep::Done } else { SlotStep::Write(vec![change]) };
@@ -100,6 +107,7 @@ struct Crowd {
     table: Table,
     splits: [Split; 3],
     readings: [SlotRows; 3],
+    swept: SlotRows,
     loans: [Option<Loan>; 2],
     held: Vec<(Dimension, Amount)>,
 }
@@ -109,7 +117,8 @@ impl Crowd {
         let mut table = Table::default();
         assert!(table.apply(&[Write::Put(Bucket::full(name(), *first.whole(), NOW).create())]));
         let readings = splits.each_ref().map(|to| table.read(to));
-        Self { now: NOW, table, splits, readings, loans: [None, None], held: Vec::new() }
+        let swept = readings[0].clone();
+        Self { now: NOW, table, splits, readings, swept, loans: [None, None], held: Vec::new() }
     }
 
     /// Does the step. No more may be in use than before, or than the operator wants who wrote.
@@ -122,6 +131,12 @@ impl Crowd {
                 let (reading, to) = (&self.readings[who], &self.splits[who]);
                 let step = if who == 0 { planned(reading, to, self.now) } else { reading.next(to, self.now) };
                 self.writes(&step);
+            }
+            Step::SweepReads => self.swept = self.table.read_as_stated(),
+            Step::Sweeps => {
+                // What is wanted now, whatever was when it read.
+                most = self.table.bucket(&name()).unwrap().changes_to().unwrap_or(Amount::ZERO);
+                self.sweeps();
             }
             Step::Takes { row, cost } => {
                 let row = self.row(row);
@@ -142,6 +157,19 @@ impl Crowd {
             after <= before.max(most),
             "{after} at once may be in use, {before} before, {most} are wanted"
         );
+        let common = self.table.bucket(&name()).unwrap();
+        let closed_without_row =
+            |share: &SlotShare| self.table.bucket(&share.row).is_none() && !share.is_going();
+        for share in common.slot_shares() {
+            assert_eq!(closed_without_row(share), share.is_closed && !share.is_going(), "{share:?}");
+        }
+        let is_named = |row: &Dimension| common.slot_shares().iter().any(|share| share.row == *row);
+        assert!(self.table.rows().all(|row| *row.dimension() == name() || is_named(row.dimension())));
+    }
+
+    /// True if it wrote something.
+    fn sweeps(&mut self) -> bool {
+        self.swept.resumed(self.now).is_some_and(|writes| self.table.apply(&writes))
     }
 
     fn row(&self, nth: usize) -> Bucket {
@@ -150,8 +178,9 @@ impl Crowd {
 
     fn writes(&mut self, step: &SlotStep) -> bool {
         match step {
-            SlotStep::Write(writes) => self.table.apply(writes),
-            SlotStep::Remove(_, write) => self.table.apply(std::slice::from_ref(write)),
+            SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
+                self.table.apply(writes)
+            }
             _ => true,
         }
     }
@@ -215,6 +244,10 @@ impl Crowd {
                 }
                 SlotStep::Wait(_) => self.gives_back(0),
                 step => assert!(self.writes(&step), "nobody is in the way: {step:?}"),
+            }
+            if round % 4 == 0 {
+                self.swept = self.table.read_as_stated();
+                self.sweeps();
             }
             if round % 3 == 0 {
                 let common = self.table.bucket(&name()).unwrap();

@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 
 use sluice_core::{
-    Amount, Borrowing, Bucket, Cost, DeclaredShare, Field, Limit, Row, ShareName, SlotPlanner, SlotRows,
-    SlotStep, Split,
+    Amount, Borrowing, Bucket, Cost, DeclaredShare, Field, Limit, Operand, Row, ShareName, SlotPlanner,
+    SlotRows, SlotStep, Split, Write,
 };
 
 use super::{AS_READ, NEED, NOT_BLOCKED, NOW, bucket, condition};
 
 const NOT_WAITED_FOR: &str =
     "(attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)";
-const NAMES_AS_READ: &str = "#shares = :read_shares";
+/// With what the rows change to.
+const NAMES_AS_READ: &str = "#shares = :read_shares AND #changes_to = :read_changes_to";
+const GROWS: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :blocked_until)";
 
 /// Attributes of a row, or of an entry of a map.
 struct Fields(BTreeMap<&'static str, &'static str>);
@@ -39,10 +42,11 @@ impl Row for Named {
     }
 }
 
-/// The bucket's row with so many slots, all free, which names the share `search` of two slots, closed or
-/// open.
-fn names_search(capacity: &'static str, closed: &'static str) -> Bucket {
+/// The bucket's row with so many slots, all free, that changes to five, of which the share `search` has so
+/// many. Its name is closed or open.
+fn names_search(capacity: &'static str, of_share: &'static str, closed: &'static str) -> Bucket {
     let row = [
+        ("changes_to", "5"),
         ("capacity", capacity),
         ("tokens", capacity),
         ("refill_rate", "0"),
@@ -51,7 +55,7 @@ fn names_search(capacity: &'static str, closed: &'static str) -> Bucket {
         ("limit_type", "concurrent"),
         ("version", "0"),
     ];
-    let share = Fields(BTreeMap::from([("c", "2"), ("x", closed)]));
+    let share = Fields(BTreeMap::from([("c", of_share), ("x", closed)]));
     Bucket::read(bucket(2).dimension(), &Named(Fields(row.into()), vec![("search", share)])).unwrap()
 }
 
@@ -72,8 +76,9 @@ fn wanted(has_share: bool) -> Split {
 fn next(common: Bucket, share: Option<Bucket>, to: &Split) -> Vec<String> {
     let shares = SlotRows::names(&common, to).iter().map(|_| share.clone()).collect();
     match (SlotRows { common, shares }).next(to, NOW) {
-        SlotStep::Write(writes) => writes.iter().map(condition).collect(),
-        SlotStep::Remove(_, write) => vec![condition(&write)],
+        SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
+            writes.iter().map(condition).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -98,35 +103,49 @@ fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
 }
 
 #[test]
-fn names_ask_for_the_names_that_were_read_and_one_that_goes_for_no_row() {
-    let first = "#limit_type = :concurrent AND attribute_not_exists(#shares)";
+fn names_ask_for_the_names_that_were_read_and_for_what_they_change_to() {
+    let first =
+        "#limit_type = :concurrent AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to)";
     assert_eq!(next(bucket(5), None, &wanted(true)), [first], "named, before there is a row");
     let later = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
-    assert_eq!(next(names_search("3", "1"), Some(search(2)), &wanted(true)), [later.as_str()], "opened");
-    assert_eq!(next(names_search("5", "0"), Some(search(2)), &wanted(false)), [later.as_str()], "closed");
-    assert_eq!(next(names_search("5", "1"), None, &wanted(false)), [&later, "attribute_not_exists(#key)"]);
+    assert_eq!(next(names_search("3", "2", "0"), Some(search(2)), &wanted(true)), [later.as_str()], "ends");
+    assert_eq!(
+        next(names_search("5", "2", "0"), Some(search(2)), &wanted(false)),
+        [later.as_str()],
+        "closed"
+    );
+    assert_eq!(next(names_search("3", "2", "1"), None, &wanted(false)), [later.as_str()], "unnamed");
 }
 
 #[test]
 fn a_row_shrinks_from_the_capacity_that_was_read() {
-    assert_eq!(next(names_search("5", "1"), None, &wanted(true)), [AS_READ]);
+    assert_eq!(next(names_search("5", "2", "1"), None, &wanted(true)), [AS_READ]);
 }
 
 #[test]
 fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_was_held() {
-    let own = format!("{AS_READ} AND #tokens >= :least AND {NAMES_AS_READ}");
-    let row = format!("{AS_READ} AND #tokens >= :least");
-    assert_eq!(
-        next(names_search("3", "1"), None, &wanted(true)),
-        [&own, "attribute_not_exists(#key)"],
-        "made"
-    );
-    assert_eq!(next(names_search("3", "1"), Some(search(1)), &wanted(true)), [own, row.clone()]);
-    assert_eq!(next(bucket(3), None, &wanted(false)), [format!("{row} AND attribute_not_exists(#shares)")]);
+    let (own, row) = (format!("{GROWS} AND {NAMES_AS_READ}"), format!("{AS_READ} AND #tokens >= :least"));
+    let made = [own.as_str(), "attribute_not_exists(#key)"];
+    assert_eq!(next(names_search("3", "2", "1"), None, &wanted(true)), made);
+    assert_eq!(next(names_search("3", "2", "0"), Some(search(1)), &wanted(true)), [own, row]);
+}
+
+/// So nobody makes the row under another name, and nobody finds it without one.
+#[test]
+fn a_row_is_made_in_the_write_that_opens_its_name() {
+    let rows = SlotRows { common: names_search("3", "2", "1"), shares: vec![None] };
+    let SlotStep::GoOn(writes) = rows.next(&wanted(true), NOW) else { panic!("two slots are free") };
+    let [Write::Update(own), Write::Update(_)] = &writes[..] else { panic!("{writes:?}") };
+    let Some((_, Operand::Map(names))) = own.values.iter().find(|(name, _)| *name == ":shares") else {
+        panic!("{own:?}")
+    };
+    let [(name, Operand::Map(search))] = &names[..] else { panic!("{names:?}") };
+    assert_eq!((name.as_ref(), search.len()), ("search", 1), "its slots, and not that it is closed");
 }
 
 #[test]
-fn a_row_goes_if_all_of_its_slots_are_free() {
-    let removed = next(names_search("3", "1"), Some(search(1)), &wanted(false));
-    assert_eq!(removed, [format!("{AS_READ} AND #tokens >= :read_capacity")]);
+fn a_row_goes_if_all_of_its_slots_are_free_and_its_name_goes_with_it() {
+    let removed = next(names_search("3", "0", "1"), Some(search(1)), &wanted(false));
+    let names = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
+    assert_eq!(removed, [names, format!("{AS_READ} AND #tokens >= :read_capacity")]);
 }

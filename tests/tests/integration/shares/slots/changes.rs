@@ -42,14 +42,79 @@ async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
         matches!(&error, LimitsError::SlotsHeld { held, .. } if *held == Amount::from_tokens(5)),
         "{error}"
     );
-    assert!(
-        error.to_string().contains("5 slots are still held")
-            && error.to_string().contains("apply the file again")
-    );
+    let told = error.to_string();
+    assert!(told.contains("5 slots are still held") && told.contains("apply the file again"), "{told}");
     give_back(held.drain(..5).collect()).await;
     assert!(matches!(apply(&world, &to).await.unwrap(), Applied::Changed { .. }));
     assert_eq!([world.free(CONCURRENT).await, world.free(SEARCH).await], ["0", "5"]);
     give_back(held).await;
+}
+
+/// The calls of before last for minutes, as in telephony. Each product has a slot at once, and the rest with
+/// the sweeps.
+#[tokio::test(start_paused = true)]
+async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        // So that the next one knows the bucket.
+        client.ops().sweep(SweepOptions::default()).await.unwrap();
+        let mut of_before = take_all(&client, &CONCURRENT.into()).await;
+        give_back(of_before.drain(..3).collect()).await;
+        let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
+        let error = apply(&world, &to).await.unwrap_err();
+        assert!(error.to_string().contains("Each sweep of the reconciler"), "{error}");
+        // In processes that know the bucket, and in one that does not.
+        let (new, mut of_shares) = (world.client(), Vec::new());
+        for (client, share) in [(&client, "batch"), (&new, "search"), (&new, "batch")] {
+            of_shares.push(take(client, of(share)).await);
+        }
+        assert_eq!(free(&world).await, ["-4", "0", "0"], "seven calls of before, and ten at once ({kind:?})");
+        for (ended, expected) in [(1, ["-3", "0", "1"]), (3, ["0", "0", "4"]), (3, ["3", "0", "4"])] {
+            give_back(of_before.drain(..ended).collect()).await;
+            world.client().ops().sweep(SweepOptions::default()).await.unwrap();
+            assert_eq!(free(&world).await, expected, "{kind:?}");
+        }
+        assert!(world.bucket(CONCURRENT).await.is_split_as(&to), "nobody applied the file again");
+        assert_eq!(apply(&world, &to).await.unwrap(), Applied::Unchanged);
+        give_back(of_shares).await;
+        assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
+    }
+}
+
+/// It fits into what its share is promised, and not into what the share has so far.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_several_slots_waits_while_its_share_is_being_declared() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        let mut of_before = take_all(&client, &CONCURRENT.into()).await;
+        let to = split(&[share("batch", "0.2"), share("search", "0.5")]);
+        let three = || of("search").cost(CONCURRENT, 3);
+        let (applied, waited) = tokio::join!(apply(&world, &to), async {
+            sleep(Duration::from_secs(2)).await;
+            // Without a row, and with one slot.
+            for _ in 0..2 {
+                let retry = refusal(&client, three()).await;
+                assert_eq!(retry.reason(), RetryReason::NoFreeSlot, "{kind:?}");
+                give_back(of_before.drain(..2).collect()).await;
+                sleep(Duration::from_secs(2)).await;
+            }
+            let never = client.acquire(of("search").cost(CONCURRENT, 6)).await.unwrap_err();
+            assert!(matches!(never, AcquireError::NeverSatisfiable { .. }), "{never}");
+            let waits = client.slot(three()).max_wait(Duration::from_secs(20));
+            let waits = waits.run(async |_| Ok::<_, LimitError>(()));
+            let gives_back = async {
+                sleep(Duration::from_secs(2)).await;
+                give_back(std::mem::take(&mut of_before)).await;
+            };
+            tokio::join!(waits, gives_back).0
+        });
+        waited.unwrap();
+        applied.unwrap();
+        settle().await;
+        assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
+    }
 }
 
 /// Its callers keep coming, from a process that has met the share.

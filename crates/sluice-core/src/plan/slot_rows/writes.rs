@@ -1,0 +1,207 @@
+//! The writes of a change of shares of slots.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use crate::amount::{Amount, Cost};
+use crate::bucket::Bucket;
+use crate::bucket::slot_shares::SlotShare;
+use crate::dimension::Dimension;
+use crate::limit::{Limit, LimitType};
+use crate::schema::{
+    BLOCKED_UNTIL, CAPACITY, CHANGES_TO, COST_PER_CALL, COUNTED, KEY, LAST_REFILL_AT, LIMIT_TYPE,
+    LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, PROTOCOL, REFILL_RATE, SHARES, TOKENS, VERSION,
+};
+use crate::statement::{AttributeNames, Delete, Operand, Statement, Update, Values, Write};
+use crate::timestamp::Timestamp;
+
+/// Of the bucket's own row, in every step but a shrink. Interleavings that it stops:
+/// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
+/// - Another operator has named a share since the reading, or made its row. Its name would be lost, or its
+///   slots given to others.
+/// - Another operator wants another limit since, or has come to its end: this write would go beyond it.
+const AS_NAMED: &str = "#limit_type = :concurrent AND ";
+
+const COUNTS: &str = "#version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+
+const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+
+/// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left
+/// without its bucket while another line has the slot.
+static REMOVE: Statement = Statement::guard(
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :read_capacity",
+    &[CAPACITY, TOKENS, LIMIT_TYPE],
+);
+
+const GROWS: &str = "#tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, ";
+
+/// Interleavings that it stops:
+/// - `capacity`: another operator has given the same slots to another line since the reading.
+/// - `tokens`: the line has fallen below zero since, and more of it is held than was counted.
+/// - `blocked_until`: a cool-down began since, and a row that is made would not know of it.
+const AS_COUNTED: &str = "#capacity = :read_capacity AND #tokens >= :least \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :blocked_until) AND ";
+
+const OF_GROWTH: &[&str] =
+    &[TOKENS, CAPACITY, COST_PER_CALL, BLOCKED_UNTIL, SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+
+/// Growth of the row of a share. The bucket's own row is in the same transaction.
+static GROW: Statement = Statement::fixed(
+    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least",
+    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
+);
+
+/// The write of the bucket's own row that leaves it with these names, and changing to this limit or not
+/// at all.
+pub(super) fn own_row(
+    own: &Bucket,
+    names: &[SlotShare],
+    changes_to: Option<Amount>,
+    growth: Option<Values>,
+) -> Write {
+    let (before, read) = (own.slot_shares(), own.changes_to());
+    let grows = if growth.is_some() { GROWS } else { "" };
+    let (mut update, mut removes) = (["SET ", grows, COUNTS].concat(), String::new());
+    let mut condition = String::from(AS_NAMED);
+    if growth.is_some() {
+        condition.push_str(AS_COUNTED);
+    }
+    let mut values = growth.unwrap_or_else(counts);
+    let states = [
+        State {
+            name: "#shares",
+            after: (":shares", (!names.is_empty()).then(|| map_of(names))),
+            read: (":read_shares", (!before.is_empty()).then(|| map_of(before))),
+        },
+        State {
+            name: "#changes_to",
+            after: (":changes_to", changes_to.map(Operand::number)),
+            read: (":read_changes_to", read.map(Operand::number)),
+        },
+    ];
+    for (at, State { name, after, read }) in states.into_iter().enumerate() {
+        if at > 0 {
+            condition.push_str(" AND ");
+        }
+        match (after, &read.1) {
+            ((_, after), read) if after == *read => {}
+            ((placeholder, Some(after)), _) => {
+                update.push_str(&[", ", name, " = ", placeholder].concat());
+                values.push((placeholder, after));
+            }
+            _ => removes.push_str(&[if removes.is_empty() { " REMOVE " } else { ", " }, name].concat()),
+        }
+        match read {
+            (placeholder, Some(read)) => {
+                condition.push_str(&[name, " = ", placeholder].concat());
+                values.push((placeholder, read));
+            }
+            (_, None) => condition.push_str(&["attribute_not_exists(", name, ")"].concat()),
+        }
+    }
+    update.push_str(&removes);
+    let names = AttributeNames::of(if grows.is_empty() { OF_NAMES } else { OF_GROWTH });
+    let statement = Statement { update: update.into(), condition: condition.into(), names };
+    Write::Update(Update { key: own.key(), statement: Cow::Owned(statement), values })
+}
+
+/// An attribute of the bucket's row: what it is to be, and what it was read as.
+struct State {
+    name: &'static str,
+    after: (&'static str, Option<Operand>),
+    read: (&'static str, Option<Operand>),
+}
+
+fn map_of(shares: &[SlotShare]) -> Operand {
+    Operand::Map(shares.iter().map(|share| (Cow::Owned(share.name.to_string()), entry(share))).collect())
+}
+
+fn entry(share: &SlotShare) -> Operand {
+    let flag = |name, is_set: bool| is_set.then(|| (Cow::Borrowed(name), Operand::number(1)));
+    let capacity = Some((Cow::Borrowed(LINE_CAPACITY), Operand::number(share.capacity)));
+    let floor = share.floor.map(|floor| (Cow::Borrowed(LINE_FLOOR), Operand::number(floor)));
+    let flags = [flag(LINE_BACKGROUND, share.is_background), flag(LINE_CLOSED, share.is_closed)];
+    Operand::Map([capacity, floor].into_iter().chain(flags).flatten().collect::<Box<[_]>>())
+}
+
+/// A share's row grows.
+pub(super) fn grow(bucket: &Bucket, cost: Cost, more: Amount) -> Write {
+    let values = growth(bucket, cost, more);
+    Write::Update(Update { key: bucket.key(), statement: Cow::Borrowed(&GROW), values })
+}
+
+/// The row of a share goes.
+pub(super) fn remove(bucket: &Bucket) -> Write {
+    let values = alloc::vec![
+        (":concurrent", Operand::text(LimitType::Concurrent)),
+        (":read_capacity", Operand::number(bucket.capacity_as_read())),
+    ];
+    Write::Delete(Delete { key: bucket.key(), statement: &REMOVE, values })
+}
+
+/// The values that every write of a row has.
+fn counts() -> Values {
+    alloc::vec![
+        (":concurrent", Operand::text(LimitType::Concurrent)),
+        (":0", Operand::number(0)),
+        (":1", Operand::number(1)),
+    ]
+}
+
+/// The values of a row that gets `more` slots.
+pub(super) fn growth(bucket: &Bucket, cost: Cost, more: Amount) -> Values {
+    let capacity = bucket.limit().capacity().plus(more);
+    let mut values = counts();
+    values.extend([
+        (":step", Operand::number(more)),
+        (":capacity", Operand::number(capacity)),
+        (":cost_per_call", Operand::number(cost.amount().min(capacity))),
+        (":read_capacity", Operand::number(bucket.capacity_as_read())),
+        (":least", Operand::number(bucket.tokens().min(Amount::ZERO))),
+    ]);
+    values
+}
+
+/// The write that makes the row of a share. It is an update, as sweeps may not put rows.
+///
+/// Interleaving that the condition stops: the row is another bucket's since the reading.
+pub(super) fn made(row: &Dimension, limit: Limit, own: &Bucket, now: Timestamp) -> Write {
+    let item = Bucket::full(row.clone(), limit, now).create().item;
+    let mut values: Values = Vec::new();
+    let mut sets = String::from(
+        "SET #capacity = :capacity, #tokens = :tokens, #refill_rate = :refill_rate, \
+         #last_refill_at = :anchor, #cost_per_call = :cost_per_call, #limit_type = :limit_type, #version = :version",
+    );
+    let mut attributes =
+        alloc::vec![KEY, CAPACITY, TOKENS, REFILL_RATE, LAST_REFILL_AT, COST_PER_CALL, LIMIT_TYPE, VERSION];
+    let placeholder = |name| match name {
+        CAPACITY => ":capacity",
+        TOKENS => ":tokens",
+        REFILL_RATE => ":refill_rate",
+        LAST_REFILL_AT => ":anchor",
+        COST_PER_CALL => ":cost_per_call",
+        LIMIT_TYPE => ":limit_type",
+        _ => ":version",
+    };
+    values.extend(
+        item.into_iter().filter(|(name, _)| *name != KEY).map(|(name, value)| (placeholder(name), value)),
+    );
+    // The rows of a bucket keep out the same versions, and cool down together.
+    if let Some(protocol) = own.protocol() {
+        sets.push_str(", #protocol = :protocol");
+        attributes.push(PROTOCOL);
+        values.push((":protocol", Operand::number(protocol)));
+    }
+    if let Some(until) = own.blocked_until().filter(|until| *until > now) {
+        sets.push_str(", #blocked_until = :blocked_until");
+        attributes.push(BLOCKED_UNTIL);
+        values.push((":blocked_until", Operand::number(until)));
+    }
+    let names = AttributeNames { attributes: attributes.into(), entries: Vec::new() };
+    let statement = Statement { update: sets.into(), condition: "attribute_not_exists(#key)".into(), names };
+    Write::Update(Update { key: row.to_string(), statement: Cow::Owned(statement), values })
+}

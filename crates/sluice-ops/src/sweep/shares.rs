@@ -1,0 +1,54 @@
+//! Part 4: goes on with changes of shares of slots. `buckets apply` waits 30 s for slots that calls hold; what
+//! comes back later would be used by nobody until somebody applies the file again.
+
+use std::collections::BTreeMap;
+
+use sluice_core::{Bucket, Dimension, ShareName, SlotRows};
+use sluice_table::{Store, StoreError};
+
+use super::recount::read_buckets;
+use crate::limits::send;
+
+/// Two are enough if nobody else writes the rows: slots are given out, and the change ends.
+const MOST_STEPS: usize = 6;
+
+/// Goes on with the changes of these buckets, each as far as slots have come back.
+pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) -> Result<(), StoreError> {
+    for dimension in changing {
+        match go_on_with(store, &dimension).await {
+            // Callers keep the rows busy: the next sweep tries again.
+            Err(StoreError::Contended { message, .. }) => {
+                tracing::warn!(event = "reconciler.shares_left", %dimension, message);
+            }
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+async fn go_on_with(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
+    let mut moved = false;
+    for _ in 0..MOST_STEPS {
+        let Some(rows) = read_rows(store, dimension).await? else { break };
+        let Some(writes) = rows.resumed(store.time().await?) else { break };
+        moved |= send(store, &writes).await?;
+    }
+    if moved {
+        tracing::info!(event = "reconciler.shares_moved", %dimension);
+    }
+    Ok(())
+}
+
+/// `None` if the bucket is gone, or no change is under way any more.
+async fn read_rows(store: &Store, dimension: &Dimension) -> Result<Option<SlotRows>, StoreError> {
+    let mut common = read_buckets(store, vec![dimension.to_string()]).await?.0;
+    let Some(common) = common.remove(dimension).filter(|bucket| bucket.changes_to().is_some()) else {
+        return Ok(None);
+    };
+    let row = |share: &ShareName| common.dimension().of_share(share);
+    let rows: Vec<Dimension> = SlotRows::names(&common, &common.split()).iter().filter_map(row).collect();
+    let mut read: BTreeMap<Dimension, Bucket> =
+        read_buckets(store, rows.iter().map(ToString::to_string).collect()).await?.0;
+    let shares = rows.iter().map(|row| read.remove(row)).collect();
+    Ok(Some(SlotRows { common, shares }))
+}
