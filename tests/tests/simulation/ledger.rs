@@ -61,6 +61,12 @@ pub(crate) enum Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Whether it may make or widen a row of a bucket with shares of slots: sweeps go on with what an operator
+    /// began.
+    pub(crate) fn may_give_slots(&self, key: &str) -> bool {
+        matches!(self, Self::Sweeper(_)) && key.starts_with(SLOTTED)
+    }
+
     pub(crate) const fn name(&self) -> &str {
         match self {
             Self::Process(name) | Self::Sweeper(name) => name,
@@ -336,7 +342,8 @@ impl Ledger {
             return Err(format!("{key}: version went from {} to {}", before.version, after.version));
         }
         if after.capacity != before.capacity || after.rate != before.rate {
-            if writer != Writer::Operator {
+            let grows = after.capacity > before.capacity && after.rate == before.rate;
+            if writer != Writer::Operator && !(grows && writer.may_give_slots(key)) {
                 return Err(format!("{key}: {by} changed the limits"));
             }
             let most = before.line(after.anchor).min(before.capacity.max(after.capacity));

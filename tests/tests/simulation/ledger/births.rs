@@ -64,7 +64,7 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Only an operator makes a bucket, and it starts full.
+    /// Only an operator makes a bucket, or a sweep a row of a share, and it starts full.
     pub(super) fn made(
         &mut self,
         writer: Writer<'_>,
@@ -72,7 +72,8 @@ impl Ledger {
         row: &BucketRow,
         now: Micros,
     ) -> Result<Option<String>, String> {
-        if writer != Writer::Operator || row.tokens != row.capacity {
+        let may = writer == Writer::Operator || key.contains('@') && writer.may_give_slots(key);
+        if !may || row.tokens != row.capacity {
             return Err(format!("{key}: {} made it, {row:?}", writer.name()));
         }
         let lives = self.births.0.entry(key.to_owned()).or_default();

@@ -125,6 +125,8 @@ async fn shares_that_wait_for_slots_are_told() {
     let name = Dimension::new(SLOTS).unwrap();
     let limit = Limit::concurrent(Amount::from_tokens(10), Cost::ONE).unwrap();
     client.ops().apply_limit(&name, &limit).await.unwrap();
+    // The next sweep knows the bucket.
+    client.ops().sweep(sluice_ops::SweepOptions::default()).await.unwrap();
     let mut held = Vec::new();
     while let Some(grant) = client.acquire(SLOTS).await.unwrap().granted() {
         held.push(grant);
