@@ -382,8 +382,8 @@ async fn a_lender_gets_back_no_more_than_it_lent() {
     grant.release().await.unwrap();
 }
 
-/// A stream whose estimate goes up and down pays once: the borrower what it used at most beyond what was lent,
-/// and the lender no less than what it still gives.
+/// A stream whose estimate goes up and down pays once: the borrower what it used at most beyond what was
+/// lent, and the lender no less than what it still gives.
 #[tokio::test(start_paused = true)]
 async fn a_borrowed_grant_that_is_settled_again_and_again_pays_once() {
     let world = World::new().await;

@@ -61,8 +61,8 @@ pub(crate) enum Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Whether it may make or widen a row of a bucket with shares of slots: sweeps go on with what an operator
-    /// began.
+    /// Whether it may make or widen a row of a bucket with shares of slots: sweeps go on with what an
+    /// operator began.
     pub(crate) fn may_give_slots(&self, key: &str) -> bool {
         matches!(self, Self::Sweeper(_)) && key.starts_with(SLOTTED)
     }
@@ -142,8 +142,8 @@ pub(crate) struct Touched {
     pub(crate) was_spoiled: bool,
     /// Whether its reply shows the row: that of a transaction does not.
     pub(crate) is_shown: bool,
-    /// For a write that takes slots for callers of another share: a mark of callers that is later than this is
-    /// not believed.
+    /// For a write that takes slots for callers of another share: a mark of callers that is later than this
+    /// is not believed.
     pub(crate) borrows_beyond: Option<Micros>,
 }
 

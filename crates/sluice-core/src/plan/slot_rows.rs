@@ -6,17 +6,18 @@
 //! | names | `shares` and `changes_to` of the bucket's row | both as read |
 //! | shrink | C = wanted, T = T - (C - wanted) | C as read |
 //! | remove | delete a share's row, and its name | C as read, T >= C; `shares` and `changes_to` as read |
-//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | of all rows: C as read, T >= min(T as read, 0); `shares` and `changes_to` as read |
+//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as counted, of all rows |
 //! | end | `shares` as wanted, no `changes_to` | both as read |
 //!
-//! m is 0 for rows that stay. With H = C - T, what is held of a line, each step keeps the sum over the lines
-//! of max(C, H) at the whole limit or below, once it is there. So the vendor never sees more calls at once
-//! than that. A line that shrinks while its slots are held goes below zero, and gives nothing until they come
-//! back; the others grow by as much as has come back.
+//! As counted: C as read, T >= min(T as read, 0); and `shares` and `changes_to` as read. m is 0 for rows that
+//! stay. With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the
+//! whole limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
+//! shrinks while its slots are held goes below zero, and gives nothing until they come back; the others grow
+//! by as much as has come back.
 //!
-//! From the first step to the last, the bucket's row says what is wanted: `changes_to` is the whole limit, and
-//! `shares` has what each share will have. So whoever reads it can go on, also after a crash: an operator, or
-//! a sweep, which only grows lines and ends changes ([`SlotRows::resumed`]).
+//! From the first step to the last, the bucket's row says what is wanted: `changes_to` is the whole limit,
+//! and `shares` has what each share will have. So whoever reads it can go on, also after a crash: an
+//! operator, or a sweep, which only grows lines and ends changes ([`SlotRows::resumed`]).
 //!
 //! A share is open as long as it has a row, and callers use it, with as few slots as it has so far. It is
 //! closed before that, and when it goes (its entry promises nothing then). Its row is made in the write that
@@ -140,8 +141,8 @@ impl SlotRows {
     }
 
     /// The next writes of a change that an operator began: slots that came back go to the lines that lack
-    /// some, or the change ends. `None` if no change is under way, if nothing has come back, or if the next step
-    /// is an operator's.
+    /// some, or the change ends. `None` if no change is under way, if nothing has come back, or if the next
+    /// step is an operator's.
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Option<Vec<Write>> {
         self.common.changes_to()?;

@@ -1,5 +1,5 @@
-//! Part 4: goes on with changes of shares of slots. `buckets apply` waits 30 s for slots that calls hold; what
-//! comes back later would be used by nobody until somebody applies the file again.
+//! Part 4: goes on with changes of shares of slots. `buckets apply` waits 30 s for slots that calls hold;
+//! what comes back later would be used by nobody until somebody applies the file again.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 //! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a
 //!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the
 //!   operator declared; and a sweep's, not above what the bucket's row says that it changes to.
-//! - A share that is open, or goes, has a row, and one that is not open yet has none. Each row is named by the
-//!   bucket's own row, and a row that goes has no lease.
+//! - A share that is open, or goes, has a row, and one that is not open yet has none. Each row is named by
+//!   the bucket's own row, and a row that goes has no lease.
 //! - Who borrows leaves what the lender keeps, by some names that the bucket had of late, and takes nothing
 //!   that others wait for.
 
