@@ -148,7 +148,8 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
         if report.segments_unscanned == 0 {
             recount.end(store, options, &mut report).await?;
         }
-        shares::go_on(store, changing).await
+        shares::go_on(store, changing).await;
+        Ok(())
     };
     match within(deadlines.hard, end).await {
         Some(result) => (report, result),

@@ -12,18 +12,16 @@ use crate::limits::send;
 /// Two are enough if nobody else writes the rows: slots are given out, and the change ends.
 const MOST_STEPS: usize = 6;
 
-/// Goes on with the changes of these buckets, each as far as slots have come back.
-pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) -> Result<(), StoreError> {
+/// Goes on with the changes of these buckets, each as far as slots have come back. What fails is left to the
+/// next sweep: the work of this one is done.
+pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     for dimension in changing {
-        match go_on_with(store, &dimension).await {
-            // Callers keep the rows busy: the next sweep tries again.
-            Err(StoreError::Contended { message, .. }) => {
-                tracing::warn!(event = "reconciler.shares_left", %dimension, message);
-            }
-            result => result?,
+        let Err(error) = go_on_with(store, &dimension).await else { continue };
+        tracing::warn!(event = "reconciler.shares_left", %dimension, message = %error);
+        if error.is_unavailable() {
+            break;
         }
     }
-    Ok(())
 }
 
 async fn go_on_with(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
