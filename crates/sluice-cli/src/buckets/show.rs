@@ -173,7 +173,9 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
     let readable = leases.iter().flatten().filter_map(|row| row.lease.as_ref().ok());
     let lines = SlotLine::all(bucket, |of| rows.get(of), readable);
     let borrowing = |amount: Amount| leases.is_some().then(|| Decimal::of(amount));
-    let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.free.unwrap_or_default()));
+    // A line that has fewer slots than are held gives nothing until they come back.
+    let free_of = |line: &SlotLine| line.free.unwrap_or_default().max(Amount::ZERO);
+    let free = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(free_of(line)));
     let level = |line: &SlotLine| ShareLevel {
         share: line.name().to_owned(),
         level: Decimal::of(line.free.unwrap_or_default()),
@@ -258,9 +260,14 @@ impl ShareLevel {
             Some(amount) => format!(", {what} {}{so_far}", short(amount)),
         };
         let (lent, borrowed) = (some("lent", lent), some("borrowed", borrowed));
-        let (level, capacity, lends_above) = (short(level), short(capacity), short(lends_above));
+        // While it shrinks, calls of before may hold more slots than the line has.
+        let (level, beyond) = match level.strip_prefix('-').filter(|_| is_of_slots) {
+            Some(beyond) => ("0".to_owned(), format!(", {} more are held than it has", short(beyond))),
+            None => (short(level), String::new()),
+        };
+        let (capacity, lends_above) = (short(capacity), short(lends_above));
         format!(
-            "{share:<width$} {level} of {capacity}{rate}{lent}{borrowed}, lends above {lends_above}{background}{changing}"
+            "{share:<width$} {level} of {capacity}{rate}{beyond}{lent}{borrowed}, lends above {lends_above}{background}{changing}"
         )
     }
 }
