@@ -3,7 +3,8 @@
 data "aws_partition" "current" {}
 
 locals {
-  # On any row: find leases that have ended, read buckets, restore slots, write down what was measured.
+  # On any row: find leases that have ended, read buckets, restore slots, give shares the slots that came back, write down what was
+  # measured.
   table_actions = [
     "dynamodb:Scan",
     "dynamodb:GetItem",
