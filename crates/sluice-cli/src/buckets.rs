@@ -146,7 +146,7 @@ pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(),
     if held.is_empty() { Ok(()) } else { Err(Failure::new(held.join("\n"))) }
 }
 
-/// What changed, and of which buckets shares wait for slots that calls hold.
+/// What changed, and of which buckets a change of shares has not come to its end.
 async fn apply_all(
     client: &Client,
     declared: &BucketsFile,
@@ -158,7 +158,7 @@ async fn apply_all(
         let applied = match client.ops().apply_split(dimension, split).await {
             Ok(applied) => applied,
             // Nothing is wrong with the rest of the file.
-            Err(error @ LimitsError::SlotsHeld { .. }) => {
+            Err(error @ (LimitsError::SlotsHeld { .. } | LimitsError::SharesContended(_))) => {
                 held.push(declared.at(dimension, error).to_string());
                 continue;
             }

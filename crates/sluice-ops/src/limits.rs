@@ -1,14 +1,15 @@
 //! Declares and removes buckets: what an operator does, and the CLI on the operator's behalf.
 
+use std::collections::BTreeSet;
+
 use sluice_core::{
     Bucket, Change, Dimension, InvalidLimit, Limit, Load, MOST_INLINE_LEASES, OnLowerLimit, RatePlanner,
     Split, Timestamp, on_lower_limit,
 };
-use sluice_table::{Resend, StoreError, Written};
+use sluice_table::{Item, Resend, StoreError, Written};
 
 use crate::ops::Ops;
 use read::parse;
-use slot_shares::names_shares;
 pub(crate) use slot_shares::send;
 
 mod error;
@@ -69,7 +70,7 @@ impl Ops {
     /// second, other writers may be faster in every try.
     ///
     /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s
-    /// then. What comes free later, sweeps give it.
+    /// then. Sweeps give it what comes free later.
     ///
     /// # Errors
     /// As [`apply_limit`](Self::apply_limit), and [`LimitsError::SlotsHeld`].
@@ -99,7 +100,7 @@ impl Ops {
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         if limit.is_concurrent() {
             self.check_no_share(dimension).await?;
-            let has_shares = known.as_ref().is_some_and(names_shares);
+            let has_shares = known.as_ref().is_some_and(Bucket::has_slot_shares);
             let new = || Bucket::full(dimension.clone(), *limit, Timestamp::default());
             let to = wanted(&known.clone().unwrap_or_else(new)).map_err(invalid)?;
             if has_shares || !to.shares().is_empty() {
@@ -120,7 +121,7 @@ impl Ops {
                 }
                 continue;
             };
-            if names_shares(&bucket) {
+            if bucket.has_slot_shares() {
                 // Another operator has declared them since the first reading.
                 return self.apply_slot_shares(dimension, &wanted(&bucket).map_err(invalid)?).await;
             }
@@ -224,24 +225,28 @@ impl Ops {
     /// # Errors
     /// [`StoreError`] if the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
-        let shares = match self.bucket(dimension).await {
-            Ok(bucket) => bucket.map(|bucket| bucket.slot_shares().to_vec()).unwrap_or_default(),
+        let before = match self.bucket(dimension).await {
+            Ok(bucket) => bucket,
             Err(BucketError::Store(error)) => return Err(error),
             // Then its shares are not known either.
-            Err(_) => Vec::new(),
+            Err(_) => None,
         };
-        let is_removed = self.remove_row(dimension).await?;
-        for share in shares {
-            self.remove_row(&share.row).await?;
+        let removed = self.remove_row(dimension).await?;
+        // A share may have got its row since the reading. If the reply was lost, only the reading is known.
+        let last = removed.as_ref().and_then(|row| parse(dimension, row).ok());
+        let named = before.iter().chain(&last).flat_map(|bucket| bucket.slot_shares());
+        for row in named.map(|share| &share.row).collect::<BTreeSet<_>>() {
+            self.remove_row(row).await?;
         }
-        Ok(is_removed)
+        Ok(removed.is_some())
     }
 
-    async fn remove_row(&self, dimension: &Dimension) -> Result<bool, StoreError> {
+    /// Returns the row as it was last.
+    async fn remove_row(&self, dimension: &Dimension) -> Result<Option<Item>, StoreError> {
         let removed = self.store.delete_row(dimension.as_str()).await?;
         self.observer.removed(dimension);
         if removed.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         // Nothing depends on the load row, and a load is not reported without its bucket
         // ([`Survey::loads`](crate::Survey::loads)). The bucket is gone even if the load row cannot be
@@ -249,6 +254,6 @@ impl Ops {
         if let Err(error) = self.store.delete_row(&Load::key(dimension)).await {
             tracing::debug!(event = "load.left", %dimension, %error);
         }
-        Ok(true)
+        Ok(removed)
     }
 }

@@ -6,9 +6,9 @@
 //! Each row has a capacity C and free slots T. A call takes a free slot of its own row; or it borrows one of
 //! the other row by a reading that may be old, if the floor stays there and nobody waits for that row. It
 //! gives the slot back where it took it; so does a sweep, for a call that crashed. An operator reads the rows
-//! and the name, and writes the first step that they lack: name, shrink, remove, grow as slots come back,
-//! end. A sweep goes on with what the rows say is wanted: it grows and ends. Each write has the conditions of
-//! `sluice-core`'s `plan/slot_rows.rs`.
+//! and the name, and writes the first step that they lack: name, shrink, grow as slots come back, remove. A
+//! sweep goes on with what the rows say is wanted: it only grows. The growth that leaves all as wanted ends
+//! the change. Each write has the conditions of `sluice-core`'s `plan/slot_rows.rs`.
 //!
 //! # Why it holds
 //!
@@ -16,13 +16,16 @@
 //! write is one transaction over both rows: C as read, and T no lower than read or than zero. So neither C
 //! nor H is more than was counted, and the sum is at the limit or below. A row is made in the write that
 //! opens its name, and goes in the write that takes the name away, and both ask for the name as it was read.
-//! So a name that is closed has no row, and nobody needs to ask for none.
+//! So whoever read a name that has no row, and finds the name as it was, finds no row either.
+//!
+//! Each write of a change asks for the name, what is wanted, and the common row's C as it read them. So none
+//! lands after the change has ended, unless the same change was begun anew.
 //!
 //! # What is modelled
 //!
 //! Two to four slots; a share that is wanted with one or two of them, or not at all, and a limit that
-//! changes, by up to three operators and a sweep whose readings are of any age; one borrower; waiting callers
-//! of both rows, whose mark ends at any time; crashes. An operator may crash after any write: nothing compels
+//! changes, by two operators and a sweep, or by three operators, whose readings are of any age; one borrower;
+//! waiting callers of both rows, whose mark ends at any time; crashes. An operator may crash after any write: nothing compels
 //! it to go on.
 //!
 //! # What is not

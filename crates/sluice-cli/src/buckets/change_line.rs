@@ -168,10 +168,7 @@ pub(super) fn print_changes(changes: &[ChangeLine]) {
                 if from.describe() != to.describe() {
                     anstream::println!("  {:<28} -> {}", "", to.describe());
                 } else if *change == "changed" && shares_from.is_none() && adopt_lower_limit.is_none() {
-                    anstream::println!(
-                        "  {:<28} its shares have the slots now that calls of before held",
-                        ""
-                    );
+                    anstream::println!("  {:<28} completes the change of its shares", "");
                 }
             }
         }

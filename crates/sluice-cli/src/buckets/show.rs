@@ -247,8 +247,8 @@ impl ShareLevel {
         let background = if *background { ", background" } else { "" };
         let changing = match self.changes_to.as_deref() {
             None => String::new(),
-            Some("0") => "; it goes when its slots have come back".to_owned(),
-            Some(then) => format!("; {} when calls of before have ended", short(then)),
+            Some("0") => "; removed: apply the file again when its calls have ended".to_owned(),
+            Some(then) => format!("; becomes {} as slots come back", short(then)),
         };
         // Slots come back by release.
         let is_of_slots = **refill_rate == *"0";
@@ -260,7 +260,7 @@ impl ShareLevel {
             Some(amount) => format!(", {what} {}{so_far}", short(amount)),
         };
         let (lent, borrowed) = (some("lent", lent), some("borrowed", borrowed));
-        // While it shrinks, calls of before may hold more slots than the line has.
+        // While it shrinks, calls may still hold more slots than the line has.
         let (level, beyond) = match level.strip_prefix('-').filter(|_| is_of_slots) {
             Some(beyond) => ("0".to_owned(), format!(", {} more are held than it has", short(beyond))),
             None => (short(level), String::new()),

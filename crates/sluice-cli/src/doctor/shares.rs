@@ -46,6 +46,8 @@ struct Part {
     borrowed: Amount,
     /// Of when the two are: "so far" or "now".
     during: &'static str,
+    /// Whether it was removed, and its row is still there.
+    is_going: bool,
 }
 
 impl Part {
@@ -60,19 +62,22 @@ impl Part {
             lent: line.lent(),
             borrowed: line.borrowed(),
             during: "so far",
+            is_going: false,
         }
     }
 
     fn of_slots(line: &SlotLine, whole: Amount) -> Self {
         let [held, guaranteed] = [line.held(), line.guaranteed].map(|slots| short(&slots.to_string()));
+        let is_going = is_going(line);
         Self {
             share: line.share.as_ref().map(ToString::to_string),
             percent: percent(line.guaranteed, whole),
-            level: format!("{held} of {guaranteed} held"),
+            level: if is_going { format!("{held} held") } else { format!("{held} of {guaranteed} held") },
             is_background: line.is_background,
             lent: line.lent,
             borrowed: line.borrowed,
             during: "now",
+            is_going,
         }
     }
 
@@ -87,7 +92,12 @@ impl Part {
         let loans = (!loans.is_empty()).then(|| format!("{} {}", loans.join(" and "), self.during));
         let level = Some(self.level.clone());
         let more = level.into_iter().chain(background).chain(loans).collect::<Vec<_>>().join(", ");
-        format!("{} {} % ({more})", self.share.as_deref().unwrap_or("common line"), self.percent)
+        let name = self.share.as_deref().unwrap_or("common line");
+        if self.is_going {
+            format!("{name}, removed ({more})")
+        } else {
+            format!("{name} {} % ({more})", self.percent)
+        }
     }
 }
 
@@ -108,25 +118,44 @@ fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
 fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
     let name = bucket.dimension();
     let is_changing = bucket.changes_to().is_some();
-    let goes_on = "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run `sluice \
-                   buckets apply FILE` again";
+    let has_too_many = |line: &SlotLine| is_changing && !is_going(line) && line.capacity > line.guaranteed;
+    let is_interrupted = lines.iter().any(has_too_many);
+    let goes_on = match is_interrupted {
+        false => {
+            "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run `sluice buckets \
+             apply FILE` again"
+        }
+        true => {
+            "run `sluice buckets apply FILE` again: sweeps wait until each line has no more slots than it is to have"
+        }
+    };
     let finding = |line: &SlotLine| match line {
-        SlotLine { is_closed: true, guaranteed: Amount::ZERO, .. } => Some(Finding::note(
+        line if is_going(line) && line.held() > Amount::ZERO => Some(Finding::note(
             Check::Shares,
             name,
             format!(
                 "the share {} was removed, and {} of its slots are still held: its callers take from the common line",
                 line.name(),
-                short(&line.held().to_string())
+                slots(line.held())
             ),
             "when those calls have ended, run `sluice buckets apply FILE` again: it removes the row of the share",
+        )),
+        line if is_going(line) => Some(Finding::note(
+            Check::Shares,
+            name,
+            format!(
+                "the share {} was removed, and its row still has slots that nobody uses: {}",
+                line.name(),
+                slots(line.capacity)
+            ),
+            "run `sluice buckets apply FILE` again: it removes the row, and gives the slots to others",
         )),
         SlotLine { is_closed: true, .. } => Some(Finding::note(
             Check::Shares,
             name,
             format!(
-                "the share {} has no slot yet, because calls of before it was declared hold them: its callers take from \
-                 the common line",
+                "the share {} has no slot yet, because calls that began before it was declared hold them: its callers \
+                 take from the common line",
                 line.name()
             ),
             goes_on,
@@ -138,22 +167,41 @@ fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding
             format!("nobody takes slots of the share {}: its row is missing or cannot be read", line.name()),
             "if another finding says why its row cannot be read, do what that says; then run `sluice buckets apply FILE` again",
         )),
-        SlotLine { capacity, guaranteed, .. } if is_changing && capacity < guaranteed => Some(Finding::note(
+        line if has_too_many(line) => Some(Finding::note(
+            Check::Shares,
+            name,
+            format!("{}, and a change that gives it {} was interrupted", has(line), slots(line.guaranteed)),
+            goes_on,
+        )),
+        line if is_changing && line.capacity < line.guaranteed => Some(Finding::note(
             Check::Shares,
             name,
             format!(
-                "{} has {} of its {} slots so far: calls of before the last change hold the others",
-                line.share
-                    .as_ref()
-                    .map_or_else(|| "the common line".to_owned(), |share| format!("the share {share}")),
-                short(&capacity.to_string()),
-                short(&guaranteed.to_string())
+                "{} of its {} slots so far: calls that began before the change hold the others",
+                has(line),
+                slots(line.guaranteed)
             ),
             goes_on,
         )),
         _ => None,
     };
     lines.iter().filter_map(finding).collect()
+}
+
+fn is_going(line: &SlotLine) -> bool {
+    line.is_closed && line.guaranteed <= Amount::ZERO
+}
+
+fn has(line: &SlotLine) -> String {
+    let name = line
+        .share
+        .as_ref()
+        .map_or_else(|| "the common line".to_owned(), |share| format!("the share {share}"));
+    format!("{name} has {}", slots(line.capacity))
+}
+
+fn slots(slots: Amount) -> String {
+    short(&slots.to_string())
 }
 
 fn of_burst(bucket: &Bucket) -> Option<Finding> {

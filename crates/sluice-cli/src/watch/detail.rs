@@ -192,12 +192,13 @@ fn share_text(share: &ShareView) -> String {
             if slots > 0.0 { format!(", {what} {}", amount(slots)) } else { String::new() }
         };
         let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
-        let closed = match slots {
-            ShareOfSlots { is_closed: true, .. } => ", closed",
+        let noted = match slots {
+            ShareOfSlots { is_closed: true, has_row: true, .. } => "; removed",
+            ShareOfSlots { is_closed: true, .. } => "; it has no slots yet",
             ShareOfSlots { has_row: false, .. } => "; its row is missing or cannot be read",
             _ => "",
         };
-        return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{closed}", share.name);
+        return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{noted}", share.name);
     }
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
     let part = |what: &str, per_sec: Option<f64>| {

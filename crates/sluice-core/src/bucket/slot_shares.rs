@@ -98,6 +98,12 @@ impl Bucket {
         self.slot_shares.as_ref().and_then(|named| named.changes_to)
     }
 
+    /// Whether this is a concurrency bucket with shares, or one whose shares are being removed.
+    #[must_use]
+    pub const fn has_slot_shares(&self) -> bool {
+        self.slot_shares.is_some()
+    }
+
     /// A share of this concurrency bucket that callers may use.
     #[must_use]
     pub fn slot_share(&self, name: &str) -> Option<&SlotShare> {
@@ -133,7 +139,7 @@ impl Bucket {
     /// shares of slots change, it is what they change to.
     #[must_use]
     pub fn limit_at_vendor(&self) -> Limit {
-        if self.slot_shares.is_some() { *self.split_of_slots().whole() } else { self.whole_limit() }
+        if self.has_slot_shares() { *self.split_of_slots().whole() } else { self.whole_limit() }
     }
 
     /// The limit and the shares of a concurrency bucket, as its row states them: what they change to, while

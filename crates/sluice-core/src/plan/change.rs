@@ -6,7 +6,8 @@ use core::time::Duration;
 use crate::bucket::Bucket;
 use crate::limit::{InvalidLimit, Limit, LimitType};
 use crate::schema::{
-    CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, SHARES, TOKENS, VERSION,
+    CAPACITY, CHANGES_TO, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, SHARES, TOKENS,
+    VERSION,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -47,15 +48,16 @@ static RESIZE: Statement = Statement::fixed(
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
 
-/// The same of a row that names no shares.
+/// The same of a row without shares.
 ///
-/// Interleaving that the condition stops as well: an operator has declared shares since the reading, and the
-/// row would get slots that a share has.
+/// Interleaving that the condition stops as well: an operator has declared shares since the reading, or
+/// removes them still, and the row would get slots that a share has.
 static RESIZE_ALONE: Statement = Statement::fixed(
     "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
      #counted = if_not_exists(#counted, :0) + :1",
-    "#limit_type = :concurrent AND #capacity = :read_capacity AND attribute_not_exists(#shares)",
-    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES],
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND attribute_not_exists(#shares) \
+     AND attribute_not_exists(#changes_to)",
+    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES, CHANGES_TO],
 );
 
 /// A change of a bucket's limits that keeps its level.
@@ -76,10 +78,11 @@ impl Change {
         Ok(if to.is_concurrent() { Self::resize(bucket, to) } else { Self::rate(bucket, to, now) })
     }
 
-    fn resize(bucket: &Bucket, to: &Limit) -> Update {
+    /// The write that gives a concurrency bucket the limit `to`.
+    pub(super) fn resize(bucket: &Bucket, to: &Limit) -> Update {
         Update {
             key: bucket.key(),
-            statement: Cow::Borrowed(if bucket.slot_shares().is_empty() { &RESIZE_ALONE } else { &RESIZE }),
+            statement: Cow::Borrowed(if bucket.has_slot_shares() { &RESIZE } else { &RESIZE_ALONE }),
             values: alloc::vec![
                 (":step", Operand::number(to.capacity().minus(bucket.limit().capacity()))),
                 (":capacity", Operand::number(to.capacity())),

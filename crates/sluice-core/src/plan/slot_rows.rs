@@ -3,28 +3,32 @@
 //!
 //! | step | writes, in one transaction | condition |
 //! |---|---|---|
-//! | names | `shares` and `changes_to` of the bucket's row | both as read |
-//! | shrink | C = wanted, T = T - (C - wanted) | C as read |
-//! | remove | delete a share's row, and its name | C as read, T >= C; `shares` and `changes_to` as read |
-//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as counted, of all rows |
-//! | end | `shares` as wanted, no `changes_to` | both as read |
+//! | cost | the cost of a call, in the row of each line | C as read |
+//! | names | `shares` and `changes_to` of the bucket's row | as stated |
+//! | shrink | C = wanted, T = T - (C - wanted) | as stated; C as read |
+//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as stated; as counted, of all rows |
+//! | remove | delete a share's row, and its name | as stated; C as read, T >= C |
 //!
-//! As counted: C as read, T >= min(T as read, 0); and `shares` and `changes_to` as read. m is 0 for rows that
-//! stay. With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the
-//! whole limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
+//! As stated: `shares`, `changes_to` and C of the bucket's row as read. As counted: C as read, T >=
+//! min(T as read, 0). m is 0 for rows that stay. The growth that leaves all rows as wanted ends the change:
+//! it takes `changes_to` away.
+//!
+//! With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the whole
+//! limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
 //! shrinks while its slots are held goes below zero, and gives nothing until they come back; the others grow
 //! by as much as has come back.
 //!
-//! From the first step to the last, the bucket's row says what is wanted: `changes_to` is the whole limit,
-//! and `shares` has what each share will have. So whoever reads it can go on, also after a crash: an
-//! operator, or a sweep, which only grows lines and ends changes ([`SlotRows::resumed`]).
+//! From the first name to the end, the bucket's row says what is wanted: `changes_to` is the whole limit,
+//! `shares` has what each share will have, and the cost of a call is there before. So whoever reads it can
+//! go on, also after a crash: an operator; or, once every line is small enough, a sweep, which only grows
+//! lines ([`SlotRows::resumed`]).
 //!
 //! A share is open as long as it has a row, and callers use it, with as few slots as it has so far. It is
-//! closed before that, and when it goes (its entry promises nothing then). Its row is made in the write that
-//! opens it, and deleted in the write that takes its name away: there is no row without a name.
+//! closed before that, and when it goes: then it keeps its row and its name, and promises nothing. Its row
+//! is made in the write that opens it, and deleted in the write that takes its name away: there is no row
+//! without a name.
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::change::Change;
 use crate::amount::Amount;
@@ -33,13 +37,14 @@ use crate::bucket::slot_shares::SlotShare;
 use crate::dimension::Dimension;
 use crate::limit::Limit;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
+use crate::rate::Rate;
 use crate::share::ShareName;
-use crate::statement::{Operand, Values, Write};
+use crate::statement::Write;
 use crate::timestamp::Timestamp;
 
 mod writes;
 
-use writes::{grow, growth, made, own_row, remove};
+use writes::{OwnSlots, grow, made, own_row, remove};
 
 /// The rows of a concurrency bucket: its own, and those of its shares.
 #[derive(Clone, Debug)]
@@ -59,8 +64,8 @@ pub enum SlotStep {
     /// What an operator wants: these writes, in one transaction. Then the rows are read again, whether they
     /// were applied or not.
     Write(Vec<Write>),
-    /// What follows of it: slots that came back go to lines that lack some, or the change ends. As
-    /// [`Write`](Self::Write).
+    /// What follows of it: slots that came back go to lines that lack some, and if none lacks any, the change
+    /// ends. As [`Write`](Self::Write).
     GoOn(Vec<Write>),
     /// The row of this share is not used any more, and goes with these writes.
     Remove(Dimension, Vec<Write>),
@@ -91,6 +96,36 @@ impl Line<'_> {
         self.now.map(Bucket::limit) == self.wanted
     }
 
+    /// The row's limit with the wanted cost of a call, as far as it has room for one; `None` if it is so.
+    fn with_wanted_cost(&self) -> Option<(&Bucket, Limit)> {
+        let (bucket, wanted) = (self.now?, self.wanted?);
+        let limit = wanted.of_line(self.capacity(), Rate::ZERO).ok()?;
+        (limit != *bucket.limit()).then_some((bucket, limit))
+    }
+
+    /// The limit of a row that has more than it is to have; that of a share that goes drains to one call.
+    fn shrunk(&self) -> Option<(&Bucket, Limit)> {
+        let bucket = self.now?;
+        let limit = match self.wanted {
+            Some(wanted) => *wanted,
+            None => {
+                let call = bucket.limit().cost_per_call();
+                Limit::concurrent(call.amount(), call).ok()?
+            }
+        };
+        (limit.capacity() < self.capacity()).then_some((bucket, limit))
+    }
+
+    /// A row that is not used any more.
+    fn is_free_and_goes(&self) -> Option<&Bucket> {
+        self.now.filter(|bucket| self.wanted.is_none() && bucket.tokens() >= bucket.limit().capacity())
+    }
+
+    /// What a call takes of it.
+    fn call(&self) -> Amount {
+        self.wanted.map_or(Amount::ZERO, |wanted| wanted.cost_per_call().amount())
+    }
+
     fn lacks(&self) -> Amount {
         self.wanted.map_or(Amount::ZERO, |wanted| wanted.capacity().minus(self.capacity()).max(Amount::ZERO))
     }
@@ -110,39 +145,36 @@ impl SlotRows {
     /// What to do next, so that the rows become as `to` says.
     #[must_use]
     pub fn next(&self, to: &Split, now: Timestamp) -> SlotStep {
-        let (names, lines, whole) = (self.names_while_changing(to), self.lines(to), to.whole().capacity());
+        let names = self.names_while_changing(to);
+        let (lines, whole) = (self.lines(&names, to), to.whole().capacity());
         let is_named = names == self.common.slot_shares();
-        if names.iter().all(|share| !share.is_closed) && lines.iter().all(Line::is_as_wanted) {
-            return match is_named && self.common.changes_to().is_none() {
-                true => SlotStep::Done,
-                false => SlotStep::GoOn(alloc::vec![own_row(&self.common, &names, None, None)]),
-            };
+        if is_named && self.common.changes_to().is_none() && lines.iter().all(Line::is_as_wanted) {
+            return SlotStep::Done;
         }
-        if names.len() > 2 * MOST_SHARES {
-            // The rows of shares that go are still in use, and a row with more names could not be read.
-            return SlotStep::Wait(to.whole().cost_per_call().amount());
+        if let Some((bucket, limit)) = lines.iter().find_map(Line::with_wanted_cost) {
+            return SlotStep::Write(alloc::vec![resized(bucket, &limit)]);
         }
         if !is_named || self.common.changes_to() != Some(whole) {
             return SlotStep::Write(alloc::vec![own_row(&self.common, &names, Some(whole), None)]);
         }
-        for line in &lines {
-            if let Some(step) = line.now.and_then(|bucket| self.shrink(bucket, line.wanted, now)) {
-                return step;
-            }
+        if let Some((bucket, limit)) = lines.iter().find_map(Line::shrunk) {
+            return SlotStep::Write(self.shrink(bucket, &limit));
         }
         let counted = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.counts()));
-        let lacking = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.lacks()));
-        if lacking > Amount::ZERO {
-            let grows = self.grow(&lines, to, whole.minus(counted), now);
-            return grows.map_or(SlotStep::Wait(lacking), SlotStep::GoOn);
+        if let Some(writes) = self.grow(&lines, whole.minus(counted), now) {
+            return SlotStep::GoOn(writes);
         }
-        // All that is wanted is there, beside shares that go.
-        SlotStep::Wait(counted.minus(whole).max(Amount::ZERO))
+        if let Some(bucket) = lines.iter().find_map(Line::is_free_and_goes) {
+            return self.remove(bucket);
+        }
+        let lacking = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.lacks()));
+        SlotStep::Wait(lacking.max(counted.minus(whole)))
     }
 
     /// The next writes of a change that an operator began: slots that came back go to the lines that lack
-    /// some, or the change ends. `None` if no change is under way, if nothing has come back, or if the next
-    /// step is an operator's.
+    /// some, and if none lacks any, the change ends. `None` if no change is under way, if nothing has come
+    /// back, or if the next step is an operator's. A row that was not read gives nothing away: it may have all
+    /// of the slots that seem to be free, and the next step is to name its share anew.
     #[must_use]
     pub fn resumed(&self, now: Timestamp) -> Option<Vec<Write>> {
         self.common.changes_to()?;
@@ -160,8 +192,8 @@ impl SlotRows {
     fn names_while_changing(&self, to: &Split) -> Vec<SlotShare> {
         let wanted = to.shares().iter().filter_map(|share| named(share, &self.common));
         let wanted = wanted.map(|share| SlotShare { is_closed: !self.has_row(&share.row), ..share });
-        let named_now = self.common.slot_shares().iter();
-        let going = named_now.filter(|share| !is_wanted(share, to) && self.has_row(&share.row));
+        let named_now = self.common.slot_shares();
+        let going = named_now.iter().filter(|share| !is_wanted(share, to) && self.has_row(&share.row));
         let going = going.map(|share| SlotShare {
             capacity: Amount::ZERO,
             floor: None,
@@ -171,41 +203,36 @@ impl SlotRows {
         });
         let mut all: Vec<SlotShare> = wanted.chain(going).collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        if all.len() > 2 * MOST_SHARES {
+            // A row with more names could not be read. New ones come when others have gone.
+            all.retain(|share| named_now.iter().any(|named| named.name == share.name));
+        }
         all
     }
 
-    fn lines<'a>(&'a self, to: &'a Split) -> Vec<Line<'a>> {
-        let row = |name: &ShareName| self.common.dimension().of_share(name);
+    /// The bucket's own row is the first.
+    fn lines<'a>(&'a self, names: &[SlotShare], to: &'a Split) -> Vec<Line<'a>> {
         let at = |row: &Dimension| self.shares.iter().flatten().find(|bucket| bucket.dimension() == row);
-        let shares = Self::names(&self.common, to).into_iter().filter_map(|name| {
-            let row = row(&name)?;
-            let wanted = to.shares().iter().find(|share| share.name == name).map(|share| &share.limit);
-            Some(Line { now: at(&row), row, wanted })
+        let wanted =
+            |name: &ShareName| to.shares().iter().find(|share| share.name == *name).map(|share| &share.limit);
+        let shares = names.iter().map(|share| Line {
+            row: share.row.clone(),
+            now: at(&share.row),
+            wanted: wanted(&share.name),
         });
         let own =
             Line { row: self.common.dimension().clone(), now: Some(&self.common), wanted: Some(to.common()) };
         core::iter::once(own).chain(shares).collect()
     }
 
-    /// The step of a line that has more than it is to have, or another cost of a call.
-    fn shrink(&self, bucket: &Bucket, wanted: Option<&Limit>, now: Timestamp) -> Option<SlotStep> {
-        let limit = bucket.limit();
-        let Some(wanted) = wanted else {
-            if bucket.tokens() >= limit.capacity() {
-                return Some(self.remove(bucket));
-            }
-            // A row without any slot could not be read.
-            let call = limit.cost_per_call();
-            let least = Limit::concurrent(call.amount(), call)
-                .ok()
-                .filter(|least| least.capacity() < limit.capacity())?;
-            return resized(bucket, &least, now);
-        };
-        let has_more = limit.capacity() > wanted.capacity();
-        match has_more || limit.capacity() == wanted.capacity() && limit != wanted {
-            true => resized(bucket, wanted, now),
-            false => None,
-        }
+    /// A row loses slots, if the change is still under way: who came later would not know what it lacks.
+    fn shrink(&self, bucket: &Bucket, to: &Limit) -> Vec<Write> {
+        let (more, cost) = (to.capacity().minus(bucket.limit().capacity()), to.cost_per_call());
+        let is_own = bucket.dimension() == self.common.dimension();
+        let slots = is_own.then_some(OwnSlots { cost, more, counted_at: None });
+        let own = own_row(&self.common, self.common.slot_shares(), self.common.changes_to(), slots);
+        let of_share = (!is_own).then(|| resized(bucket, to));
+        core::iter::once(own).chain(of_share).collect()
     }
 
     /// The row of a share that is free goes, with its name.
@@ -216,39 +243,40 @@ impl SlotRows {
         SlotStep::Remove(bucket.dimension().clone(), writes.into())
     }
 
-    /// Returns the transaction that gives `free` slots to the lines that lack some; `None` if no line would
-    /// get a whole call. It goes over all rows, since all were counted.
-    fn grow(&self, lines: &[Line<'_>], to: &Split, free: Amount, now: Timestamp) -> Option<Vec<Write>> {
-        let call = to.whole().cost_per_call();
-        let parts = parts(lines, free, call.amount());
-        if parts.iter().all(|part| *part <= Amount::ZERO) {
+    /// Returns the transaction that gives `free` slots to the lines that lack some, and ends the change if
+    /// then none lacks any; `None` if no line would get a whole call. It goes over all rows, since all were
+    /// counted.
+    fn grow(&self, lines: &[Line<'_>], free: Amount, now: Timestamp) -> Option<Vec<Write>> {
+        let parts = parts(lines, free);
+        let is_last =
+            lines.iter().zip(&parts).all(|(line, part)| line.wanted.is_some() && line.lacks() == *part);
+        if !is_last && parts.iter().all(|part| *part <= Amount::ZERO) {
             return None;
         }
         let mut names = self.common.slot_shares().to_vec();
-        let (mut own, mut others) = (Values::new(), Vec::new());
+        let (mut own, mut others) = (None, Vec::new());
         for (at, (line, more)) in lines.iter().zip(parts).enumerate() {
             match line.now {
                 Some(bucket) => {
                     let cost = line.wanted.map_or(bucket.limit().cost_per_call(), Limit::cost_per_call);
-                    // The bucket's own row is the first.
                     match at {
-                        0 => own = growth(bucket, cost, more),
+                        0 => own = Some(OwnSlots { cost, more, counted_at: Some(now) }),
                         _ => others.push(grow(bucket, cost, more)),
                     }
                 }
                 None => {
                     // Its name stays closed until it gets a call, and nobody else makes its row: that changes
                     // the names.
-                    let Ok(limit) = Limit::concurrent(more, call) else { continue };
+                    let limit = line.wanted.and_then(|wanted| wanted.of_line(more, Rate::ZERO).ok());
+                    let Some(limit) = limit else { continue };
                     others.push(made(&line.row, limit, &self.common, now));
                     let opens = names.iter_mut().filter(|share| share.row == line.row);
                     opens.for_each(|share| share.is_closed = false);
                 }
             }
         }
-        let cools_until = self.common.blocked_until().unwrap_or(now).max(now);
-        own.push((":blocked_until", Operand::number(cools_until.after(Duration::from_micros(1)))));
-        let own = own_row(&self.common, &names, self.common.changes_to(), Some(own));
+        let changes_to = self.common.changes_to().filter(|_| !is_last);
+        let own = own_row(&self.common, &names, changes_to, own);
         Some(core::iter::once(own).chain(others).collect())
     }
 }
@@ -268,21 +296,24 @@ fn named(share: &ShareLimit, common: &Bucket) -> Option<SlotShare> {
     })
 }
 
-fn resized(bucket: &Bucket, to: &Limit, now: Timestamp) -> Option<SlotStep> {
-    Change::plan(bucket, to, now).ok().map(|update| SlotStep::Write(alloc::vec![Write::Update(update)]))
+fn resized(bucket: &Bucket, to: &Limit) -> Write {
+    Write::Update(Change::resize(bucket, to))
 }
 
 /// The slots that each line gets of `free`: first a call for each that has no row yet, so that it can be
 /// used; then all that it lacks, or as many whole calls as are left.
-fn parts(lines: &[Line<'_>], mut free: Amount, call: Amount) -> Vec<Amount> {
-    let mut take = |most: Amount| {
-        let part = if most <= free { most } else { free.max(Amount::ZERO).in_calls(call) };
+fn parts(lines: &[Line<'_>], mut free: Amount) -> Vec<Amount> {
+    let mut take = |line: &Line<'_>, most: Amount| {
+        let part = if most <= free { most } else { free.max(Amount::ZERO).in_calls(line.call()) };
         free = free.minus(part);
         part
     };
     let first: Vec<Amount> = lines
         .iter()
-        .map(|line| if line.now.is_none() { take(line.lacks().min(call)) } else { Amount::ZERO })
+        .map(|line| match line.now {
+            Some(_) => Amount::ZERO,
+            None => take(line, line.lacks().min(line.call())),
+        })
         .collect();
-    lines.iter().zip(first).map(|(line, first)| first.plus(take(line.lacks().minus(first)))).collect()
+    lines.iter().zip(first).map(|(line, first)| first.plus(take(line, line.lacks().minus(first)))).collect()
 }

@@ -188,7 +188,7 @@ fn a_line_that_has_fallen_below_zero_since_the_reading_lets_no_other_grow() {
     holds_the_bound(&table);
 }
 
-/// Calls of before hold five of seven slots, and the operator does not wait for them.
+/// Calls hold five of seven slots, and the operator does not wait for them.
 #[test]
 fn shares_are_used_with_what_is_free_and_sweeps_give_them_the_rest() {
     let mut table = Table::default();
@@ -244,4 +244,216 @@ fn a_sweep_does_not_go_on_with_a_change_that_another_operator_took_back() {
     complete(&mut table, &seven);
     assert!(!table.apply(&late));
     holds_the_bound(&table);
+}
+
+/// Takes free slots of a row.
+fn takes(table: &mut Table, row: &Dimension, slots: i32) {
+    let bucket = table.bucket(row).unwrap();
+    let write = SlotPlanner::new(&bucket).write(Amount::from_tokens(slots), None, NOW);
+    assert!(table.apply(&[Write::Update(write)]));
+}
+
+fn gives_back(table: &mut Table, row: &Dimension, slots: i32) {
+    let full = Exact::new(table.bucket(row).unwrap().limit().capacity());
+    let back = give_back(row.to_string(), &full, Amount::from_tokens(slots));
+    assert!(table.apply(&[Write::Update(back)]));
+}
+
+/// As an operator who then stops: the steps until nothing can be done. Returns what is still to move.
+fn goes_as_far_as_it_can(table: &mut Table, to: &Split) -> Amount {
+    for _ in 0..100 {
+        match table.read(to).next(to, NOW) {
+            SlotStep::Wait(lacking) => return lacking,
+            SlotStep::Done => return Amount::ZERO,
+            SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
+                assert!(table.apply(&writes))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("it comes to no end");
+}
+
+fn row_of(share: &str) -> Dimension {
+    name().of_share(&ShareName::new(share).unwrap()).unwrap()
+}
+
+/// A bucket with these shares.
+fn with(split: &Split) -> Table {
+    let mut table = Table::default();
+    assert!(table.apply(&[Write::Put(Bucket::full(name(), *split.whole(), NOW).create())]));
+    complete(&mut table, split);
+    table
+}
+
+/// A row that could not be read may have all of the slots that seem to be free.
+#[test]
+fn a_sweep_that_does_not_see_every_row_gives_nothing() {
+    let (before, after) = (split(&[0, 0, 5]), split(&[0, 3, 0]));
+    let mut table = with(&before);
+    takes(&mut table, &row_of("search"), 2);
+    assert_eq!(goes_as_far_as_it_can(&mut table, &after), Amount::from_tokens(2));
+    takes(&mut table, &row_of("checkout"), 1);
+    gives_back(&mut table, &row_of("search"), 1);
+    let all = table.read_as_stated();
+    assert!(all.resumed(NOW).is_some(), "a slot has come back");
+    for at in 0..all.shares.len() {
+        let mut without = all.clone();
+        without.shares[at] = None;
+        assert_eq!(without.resumed(NOW), None, "without {:?}", all.shares[at]);
+    }
+}
+
+/// It has one call's slots until an operator removes it; the others have no reason to wait for that.
+#[test]
+fn a_sweep_gives_slots_although_the_row_of_a_removed_share_is_free() {
+    let mut table = with(&split(&[0, 0, 5]));
+    let wanted = split(&[0, 8, 0]);
+    takes(&mut table, &row_of("search"), 1);
+    takes(&mut table, &name(), 4);
+    assert_eq!(
+        goes_as_far_as_it_can(&mut table, &wanted),
+        Amount::from_tokens(3),
+        "the fourth is of the row that goes"
+    );
+    gives_back(&mut table, &row_of("search"), 1);
+    gives_back(&mut table, &name(), 2);
+    let writes = table.read_as_stated().resumed(NOW).expect("two slots have come back");
+    assert!(table.apply(&writes));
+    holds_the_bound(&table);
+    complete(&mut table, &wanted);
+    gives_back(&mut table, &name(), 2);
+    assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
+}
+
+/// A row cannot say what two operators want, and what it says is what sweeps go by.
+#[test]
+fn a_sweep_ends_a_change_of_what_a_call_costs_with_the_new_cost() {
+    let mut table = with(&split(&[0, 0, 0]));
+    takes(&mut table, &name(), 7);
+    let two = Cost::new(Amount::from_tokens(2)).unwrap();
+    let share = DeclaredShare {
+        name: ShareName::new("search").unwrap(),
+        part: "0.6".parse().unwrap(),
+        floor: None,
+        background: false,
+    };
+    let whole = Limit::concurrent(Amount::from_tokens(WHOLE), two).unwrap();
+    let wanted = Split::new(whole, &[share]).unwrap();
+    // Each write but the last one could be the operator's last.
+    let mut steps = 0;
+    while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted, NOW) {
+        assert!(table.apply(&writes));
+        steps += 1;
+        let mut alone = table.clone();
+        gives_back(&mut alone, &name(), 7);
+        while let Some(writes) = alone.read_as_stated().resumed(NOW) {
+            assert!(alone.apply(&writes));
+        }
+        let common = alone.bucket(&name()).unwrap();
+        assert!(
+            common.changes_to().is_some() || common.split() == wanted || steps == 1,
+            "{steps}: {common:?}"
+        );
+    }
+    assert_eq!(steps, 3, "cost, names, shrink");
+    gives_back(&mut table, &name(), 7);
+    while let Some(writes) = table.read_as_stated().resumed(NOW) {
+        assert!(table.apply(&writes));
+    }
+    assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
+}
+
+/// A row can name 32 shares, and a third set of sixteen comes beside rows that have not gone.
+#[test]
+fn more_names_than_a_row_can_have_come_one_after_the_other() {
+    let set = |letter: char| {
+        let share = |at: u8| DeclaredShare {
+            name: ShareName::new(&format!("{letter}{at}")).unwrap(),
+            part: "0.05".parse().unwrap(),
+            floor: None,
+            background: false,
+        };
+        let whole = Limit::concurrent(Amount::from_tokens(60), Cost::ONE).unwrap();
+        Split::new(whole, &(0..16).map(share).collect::<Vec<_>>()).unwrap()
+    };
+    let [first, second, third] = ['a', 'b', 'c'].map(set);
+    let mut table = with(&first);
+    let held: Vec<Dimension> = (0..16).map(|at| row_of(&format!("a{at}"))).collect();
+    held.iter().for_each(|row| takes(&mut table, row, 1));
+    goes_as_far_as_it_can(&mut table, &second);
+    let more: Vec<Dimension> = (0..16).map(|at| row_of(&format!("b{at}"))).collect();
+    more.iter().for_each(|row| takes(&mut table, row, 1));
+    goes_as_far_as_it_can(&mut table, &third);
+    assert_eq!(table.bucket(&name()).unwrap().slot_shares().len(), 32);
+    for row in held.iter().chain(&more) {
+        gives_back(&mut table, row, 1);
+        goes_as_far_as_it_can(&mut table, &third);
+    }
+    assert!(table.bucket(&name()).unwrap().is_split_as(&third));
+    assert_eq!(table.rows().count(), 17);
+}
+
+fn search_with(whole: i32, part: &str, floor: Option<i32>) -> Split {
+    let share = DeclaredShare {
+        name: ShareName::new("search").unwrap(),
+        part: part.parse().unwrap(),
+        floor: floor.map(Amount::from_tokens),
+        background: false,
+    };
+    Split::new(Limit::concurrent(Amount::from_tokens(whole), Cost::ONE).unwrap(), &[share]).unwrap()
+}
+
+/// The bucket's row is as it was read, and the row of the share has two slots too many: nobody would take
+/// them away.
+#[test]
+fn a_change_does_not_end_by_a_reading_from_before_another_one() {
+    let (seven, nine) = (search_with(7, "0.5", Some(1)), search_with(9, "0.6", None));
+    let mut table = with(&search_with(7, "0.5", None));
+    let SlotStep::Write(named) = table.read(&seven).next(&seven, NOW) else { panic!("its floor") };
+    assert!(table.apply(&named));
+    let late = table.read_as_stated().resumed(NOW).expect("the slots are as wanted");
+    complete(&mut table, &nine);
+    let SlotStep::Write(named) = table.read(&seven).next(&seven, NOW) else { panic!("its slots") };
+    assert!(table.apply(&named));
+    assert_eq!(table.bucket(&name()).unwrap().limit(), seven.common(), "four slots, as then");
+    assert!(!table.apply(&late));
+    complete(&mut table, &seven);
+    holds_the_bound(&table);
+}
+
+/// The rows of a bucket cool down together, and keep out the same versions.
+#[test]
+fn a_row_is_made_only_if_the_bucket_cools_down_and_keeps_out_versions_as_it_was_read() {
+    let cools = |seconds: u64| {
+        let until = NOW.after(core::time::Duration::from_secs(seconds));
+        Write::Update(sluice_core::cool_down(&name(), until))
+    };
+    let until = NOW.after(core::time::Duration::from_secs(60));
+    let ends = || Write::Update(sluice_core::end_cool_down(&name(), until));
+    let requires = || Write::Update(Bucket::require_protocol(&name(), 1));
+    let wanted = split(&[0, 0, 5]);
+    let about_to_make = |first: &[Write]| {
+        let mut table = Table::default();
+        assert!(table.apply(&[Write::Put(Bucket::full(name(), *wanted.whole(), NOW).create())]));
+        first.iter().for_each(|write| assert!(table.apply_one(write)));
+        while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted, NOW) {
+            assert!(table.apply(&writes));
+        }
+        let SlotStep::GoOn(made) = table.read(&wanted).next(&wanted, NOW) else { panic!("all are free") };
+        (table, made)
+    };
+    for (first, since) in
+        [(vec![], cools(60)), (vec![cools(60)], ends()), (vec![cools(60)], cools(120)), (vec![], requires())]
+    {
+        let (mut table, made) = about_to_make(&first);
+        assert!(table.clone().apply(&made), "nothing has changed since");
+        assert!(table.apply_one(&since));
+        assert!(!table.apply(&made), "{first:?}, then {since:?}");
+        complete(&mut table, &wanted);
+        let [own, share] = [name(), row_of("search")].map(|row| {
+            ["blocked_until", "protocol"].map(|attribute| table.0[row.as_str()].0.get(attribute).cloned())
+        });
+        assert_eq!(own, share);
+    }
 }

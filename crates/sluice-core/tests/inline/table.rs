@@ -148,10 +148,16 @@ impl Item {
 
     fn change(&mut self, update: &Update) {
         let before = self.clone();
-        let (set, remove) =
-            update.statement.update.split_once(" REMOVE ").unwrap_or((&update.statement.update, ""));
+        let text = &update.statement.update;
+        let (set, remove) = match text.strip_prefix("REMOVE ") {
+            Some(remove) => (None, remove),
+            None => {
+                let (set, remove) = text.split_once(" REMOVE ").unwrap_or((text, ""));
+                (Some(set.strip_prefix("SET ").unwrap()), remove)
+            }
+        };
         let mut touched = Vec::new();
-        for clause in split(set.strip_prefix("SET ").unwrap(), ", ") {
+        for clause in set.into_iter().flat_map(|set| split(set, ", ")) {
             let (path, value) = clause.split_once(" = ").unwrap();
             touched.push(path);
             self.set(update, path, before.computed(update, value));

@@ -74,9 +74,8 @@ pub enum LimitsError {
     },
     /// Calls hold slots that a share is to have.
     #[error(
-        "{dimension}: {held} slots are still held by calls that began before the change; the shares have what was free so \
-         far, and together no more than the limit. Each sweep of the reconciler gives them what has come back since; to \
-         do it at once, apply the file again"
+        "{dimension}: {held} slots are still held by calls that began before the change; each sweep gives the shares what \
+         has come back (to do it at once, apply the file again)"
     )]
     SlotsHeld {
         /// The dimension.
@@ -102,6 +101,11 @@ pub enum LimitsError {
         "{0} is the row of a share, whose slots are a part of its bucket's: change `[bucket.shares]` of that bucket instead"
     )]
     RowOfShare(Dimension),
+    /// Callers or other operators wrote the rows of the shares in every try.
+    #[error(
+        "{0}: its rows changed during every try; what the change of its shares has done so far stays: apply the file again"
+    )]
+    SharesContended(Dimension),
     /// The row changed in every try.
     #[error("the row of {0} changed during every try; nothing was applied: try again")]
     Contended(Dimension),

@@ -30,7 +30,7 @@ impl Ops {
         let (began, mut before, mut created, mut steps, mut failures) = (Instant::now(), None, false, 0, 0);
         loop {
             if began.elapsed() >= LONGEST_CHANGE {
-                return Err(LimitsError::Contended(dimension.clone()));
+                return Err(LimitsError::SharesContended(dimension.clone()));
             }
             let Some(common) = self.bucket(dimension).await? else {
                 let bucket = Bucket::full(dimension.clone(), *to.common(), self.store.time().await?);
@@ -84,7 +84,7 @@ impl Ops {
     /// # Errors
     /// [`LimitsError`] if a row cannot be read, the table does not answer, or a name is taken.
     pub async fn has_split(&self, bucket: &Bucket, split: &Split) -> Result<bool, LimitsError> {
-        if !bucket.limit().is_concurrent() || split.shares().is_empty() && !names_shares(bucket) {
+        if !bucket.limit().is_concurrent() || split.shares().is_empty() && !bucket.has_slot_shares() {
             return Ok(bucket.is_split_as(split));
         }
         let rows = self.slot_rows(bucket.clone(), split).await?;
@@ -126,11 +126,6 @@ pub(crate) async fn send(store: &Store, writes: &[Write]) -> Result<bool, StoreE
         return Ok(matches!(store.update(update, Resend::Always).await?, Written::Applied(_)));
     }
     Ok(matches!(store.transact(&Transaction::new(writes)).await?, Transacted::Committed))
-}
-
-/// Whether the bucket has shares of slots, or they are still being removed.
-pub(super) fn names_shares(bucket: &Bucket) -> bool {
-    !bucket.slot_shares().is_empty() || bucket.changes_to().is_some()
 }
 
 fn may_become(bucket: &Bucket, to: &Limit) -> Result<(), LimitsError> {

@@ -16,25 +16,42 @@ const MOST_STEPS: usize = 6;
 /// next sweep: the work of this one is done.
 pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     for dimension in changing {
-        let Err(error) = go_on_with(store, &dimension).await else { continue };
-        tracing::warn!(event = "reconciler.shares_left", %dimension, message = %error);
-        if error.is_unavailable() {
-            break;
+        let mut has_moved = false;
+        let ended = go_on_with(store, &dimension, &mut has_moved).await;
+        if has_moved {
+            tracing::info!(event = "reconciler.shares_moved", %dimension);
+        }
+        match ended {
+            Ok(true) => {}
+            Ok(false) => {
+                let message = "its rows changed during every try, or `shares` in its row has what only a later version \
+                               writes";
+                tracing::warn!(event = "reconciler.shares_left", %dimension, message);
+            }
+            Err(error) => {
+                tracing::warn!(event = "reconciler.shares_left", %dimension, message = %error);
+                if error.is_unavailable() {
+                    break;
+                }
+            }
         }
     }
 }
 
-async fn go_on_with(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
-    let mut moved = false;
+/// False if the last write failed as often as it was tried: its conditions did not hold.
+async fn go_on_with(store: &Store, dimension: &Dimension, has_moved: &mut bool) -> Result<bool, StoreError> {
+    let mut failures = 0;
     for _ in 0..MOST_STEPS {
-        let Some(rows) = read_rows(store, dimension).await? else { break };
-        let Some(writes) = rows.resumed(store.time().await?) else { break };
-        moved |= send(store, &writes).await?;
+        let Some(rows) = read_rows(store, dimension).await? else { return Ok(true) };
+        let Some(writes) = rows.resumed(store.time().await?) else { return Ok(true) };
+        if send(store, &writes).await? {
+            (*has_moved, failures) = (true, 0);
+        } else {
+            store.back_off(failures).await;
+            failures += 1;
+        }
     }
-    if moved {
-        tracing::info!(event = "reconciler.shares_moved", %dimension);
-    }
-    Ok(())
+    Ok(failures == 0)
 }
 
 /// `None` if the bucket is gone, or no change is under way any more.

@@ -54,7 +54,7 @@ fn line_of(inner: &Inner, entry: &Arc<Entry>) -> Option<Line> {
     if let Some((bucket, share)) = entry.share_of() {
         return Some((inner.entry_of(bucket, None), Some(share.clone())));
     }
-    let is_common = entry.reading().is_some_and(|reading| !reading.bucket.slot_shares().is_empty());
+    let is_common = entry.reading().is_some_and(|reading| reading.bucket.has_slot_shares());
     is_common.then(|| (Arc::clone(entry), None))
 }
 
@@ -146,9 +146,9 @@ async fn take_or_borrow(inner: &Arc<Inner>, asked: &[Want], terms: Terms) -> Lan
             lent = borrow_when_lent(inner, &wants, terms) => return Ok(Taken::Granted(lent)),
             open = until_closed(inner, &wants) => { wants = open; continue }
         };
-        let is_never = answer.is_err();
+        let was_error = answer.is_err();
         let answer = refused_while_short(inner, &wants, answer).await;
-        if !is_never || answer.is_err() {
+        if !was_error || answer.is_err() {
             return answer;
         }
         // A line that is too small for the call now will have room for it.

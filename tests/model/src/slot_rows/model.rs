@@ -44,6 +44,10 @@ impl Rows {
     pub const LIMIT_CHANGED: Self =
         Self { slots: 2, first: 1, wanted: &[(1, 3), (1, 2)], lends: false, crashes: false, goes_on: true };
 
+    /// An operator who gives the bucket and its share a slot more, one who leaves them as they are, and a
+    /// sweep.
+    pub const SHARE_CHANGED: Self = Self { wanted: &[(2, 3), (1, 2)], ..Self::LIMIT_CHANGED };
+
     /// Two operators who shrink the share, and one who gives it back what it had.
     pub const CHANGED_BY_THREE: Self = Self {
         slots: 4,
@@ -66,11 +70,15 @@ pub(crate) struct SlotRows {
 #[derive(Clone, Copy)]
 enum Step {
     /// The name, and how many slots both rows change to.
-    State(Option<Named>, Option<i8>),
+    State(Option<Named>, i8),
     Shrink(Of, i8),
+    /// So many slots more for each row; and the change ends, if both are as wanted then.
+    Grow {
+        own: i8,
+        its: i8,
+        is_last: bool,
+    },
     Remove,
-    /// So many slots more for each row.
-    Grow(i8, i8),
 }
 
 impl SlotRows {
@@ -87,41 +95,43 @@ impl SlotRows {
             (false, true) => Some(Named { capacity: 0, is_closed: true }),
             (false, false) => None,
         };
-        let is_complete = read.common.capacity == slots - wanted
+        let is_as_wanted = read.common.capacity == slots - wanted
             && read.share.map(|row| row.capacity) == is_wanted.then_some(wanted);
-        if is_complete {
-            let is_done = named == read.named && read.changes_to.is_none();
-            return (!is_done).then_some(Step::State(named, None));
+        if is_as_wanted && named == read.named && read.changes_to.is_none() {
+            return None;
         }
         if named != read.named || read.changes_to != Some(slots) {
-            return Some(Step::State(named, Some(slots)));
+            return Some(Step::State(named, slots));
         }
         let common = slots - wanted;
         if read.common.capacity > common {
             return Some(Step::Shrink(Of::Common, common));
         }
-        if let Some(share) = read.share {
-            if !is_wanted && share.free >= share.capacity {
-                return Some(Step::Remove);
-            }
-            let most = if is_wanted { wanted } else { 1 };
-            if share.capacity > most {
-                return Some(Step::Shrink(Of::Share, most));
-            }
+        let most = if is_wanted { wanted } else { 1 };
+        if read.share.is_some_and(|share| share.capacity > most) {
+            return Some(Step::Shrink(Of::Share, most));
         }
         let counts = |row: Row| if self.is(Oversight::HeldNotCounted) { row.capacity } else { row.counts() };
         let room = (slots - counts(read.common) - read.share.map_or(0, counts)).max(0);
-        let own = (common - read.common.capacity).min(room);
-        let its =
-            if is_wanted { (wanted - read.share.map_or(0, |row| row.capacity)).min(room - own) } else { 0 };
-        (own + its > 0).then_some(Step::Grow(own, its))
+        let lacks = [
+            common - read.common.capacity,
+            if is_wanted { wanted - read.share.map_or(0, |row| row.capacity) } else { 0 },
+        ];
+        let own = lacks[0].min(room);
+        let its = lacks[1].min(room - own);
+        let is_last = [own, its] == lacks && is_wanted == (has_row || its > 0);
+        if own + its > 0 || is_last {
+            return Some(Step::Grow { own, its, is_last });
+        }
+        let is_free = read.share.is_some_and(|share| share.free >= share.capacity);
+        (!is_wanted && is_free).then_some(Step::Remove)
     }
 
     /// As `SlotRows::resumed` of core: what a sweep writes.
     fn resumed(&self, read: &Table) -> Option<Step> {
         let wanted = (read.named.map_or(0, |named| named.capacity), read.changes_to?);
         let step = self.plan(read, wanted)?;
-        matches!(step, Step::Grow(..) | Step::State(_, None)).then_some(step)
+        matches!(step, Step::Grow { .. }).then_some(step)
     }
 
     /// The table after the write, if its conditions hold.
@@ -130,17 +140,19 @@ impl SlotRows {
         let has_capacity =
             |of: Of| now.row(of).map(|row| row.capacity) == read.row(of).map(|row| row.capacity);
         let is_named = (now.named, now.changes_to) == (read.named, read.changes_to);
+        let is_stated = is_named && has_capacity(Of::Common);
         match step {
             Step::State(named, changes_to) => {
-                if !is_named && !self.is(Oversight::NameWrittenOverAnother) {
+                if !is_stated && !self.is(Oversight::NameWrittenOverAnother) {
                     return None;
                 }
-                (after.named, after.changes_to) = (named, changes_to);
+                (after.named, after.changes_to) = (named, Some(changes_to));
             }
             Step::Shrink(of, to) => {
                 let step = to - read.row(of)?.capacity;
                 let row = now.row(of)?;
-                if !has_capacity(of) && !self.is(Oversight::ShrankByAnOldCapacity) {
+                let is_as_read = has_capacity(of) || self.is(Oversight::ShrankByAnOldCapacity);
+                if !is_as_read || !is_stated && !self.is(Oversight::ShrankAfterTheChange) {
                     return None;
                 }
                 after.set(of, Row { capacity: to, free: row.free + step });
@@ -148,23 +160,27 @@ impl SlotRows {
             Step::Remove => {
                 let row = now.share?;
                 let is_free = row.free >= row.capacity || self.is(Oversight::RemovedWhileHeld);
-                if !is_named || !has_capacity(Of::Share) || !is_free {
+                if !is_stated || !has_capacity(Of::Share) || !is_free {
                     return None;
                 }
                 (after.share, after.named) = (None, None);
             }
-            Step::Grow(own, its) => {
+            Step::Grow { own, its, is_last } => {
                 if !is_named && !self.is(Oversight::GrewUnderOtherNames) {
                     return None;
                 }
+                let is_end = own + its == 0 && self.is(Oversight::EndedWithoutTheShare);
                 for of in Of::BOTH {
                     let (Some(was), Some(is)) = (read.row(of), now.row(of)) else { continue };
-                    let is_as_read = is.capacity == was.capacity || self.is(Oversight::GrewByAnOldCapacity);
+                    let is_as_read = is.capacity == was.capacity
+                        || self.is(Oversight::GrewByAnOldCapacity)
+                        || is_end && of == Of::Share;
                     let is_above = is.free >= was.free.min(0) || self.is(Oversight::GrewBesideOneBelowZero);
                     if !is_as_read || !is_above {
                         return None;
                     }
                 }
+                after.changes_to = now.changes_to.filter(|_| !is_last);
                 let grown =
                     |was: Row, is: Row, more: i8| Row { capacity: was.capacity + more, free: is.free + more };
                 after.common = grown(read.common, now.common, own);
@@ -176,7 +192,7 @@ impl SlotRows {
                         Some(Row::full(its))
                     }
                     (None, None) => None,
-                    // A row that is put asks for none; one that is changed asks for itself.
+                    // A row that is made asks for none; one that is changed asks for itself.
                     _ => return None,
                 };
             }
@@ -224,7 +240,8 @@ impl SlotRows {
         }?;
         let table = self.write(&read, &state.table, step)?;
         let mut next = State { table, ..*state };
-        let most = state.table.counts().max(table.changes_to.unwrap_or(0));
+        let wanted = state.table.changes_to.max(table.changes_to);
+        let most = state.table.counts().max(wanted.unwrap_or(0));
         next.is_beyond |= table.counts() > most;
         next.readings[who] = None;
         Some(next)
@@ -303,6 +320,13 @@ impl Model for SlotRows {
                     let has_row =
                         state.table.named.is_some_and(|named| !named.is_closed || named.capacity == 0);
                     state.table.share.is_some() == has_row
+                },
+            ),
+            Property::always(
+                "a change ends when the share has what its name says",
+                |_: &Self, state: &State| {
+                    let Table { share, named, changes_to, .. } = state.table;
+                    changes_to.is_some() || share.map(|row| row.capacity) == named.map(|named| named.capacity)
                 },
             ),
             Property::always(

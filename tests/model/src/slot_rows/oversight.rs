@@ -23,17 +23,21 @@ pub enum Oversight {
     HeldNotCounted,
     /// A row shrinks by the capacity that was read, whatever it has.
     ShrankByAnOldCapacity,
+    /// A row shrinks although the change has ended since, or another is under way.
+    ShrankAfterTheChange,
     /// A row goes although a slot of it was taken since.
     RemovedWhileHeld,
     /// A name is written over another that was written since.
     NameWrittenOverAnother,
     /// A row is made, and its name stays closed.
     MadeUnderAClosedName,
+    /// A change ends although the share's row is not as it was read.
+    EndedWithoutTheShare,
 }
 
 impl Oversight {
     /// All of them: each breaks a promise.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::BorrowedBelowTheFloor,
         Self::BorrowedBeforeThoseThatWait,
         Self::ReturnedToTheOther,
@@ -42,9 +46,11 @@ impl Oversight {
         Self::GrewUnderOtherNames,
         Self::HeldNotCounted,
         Self::ShrankByAnOldCapacity,
+        Self::ShrankAfterTheChange,
         Self::RemovedWhileHeld,
         Self::NameWrittenOverAnother,
         Self::MadeUnderAClosedName,
+        Self::EndedWithoutTheShare,
     ];
 
     /// The oversight in a few words.
@@ -59,11 +65,13 @@ impl Oversight {
             Self::GrewUnderOtherNames => "growth without shares and changes_to as read",
             Self::HeldNotCounted => "a sum of C, not of max(C, H)",
             Self::ShrankByAnOldCapacity => "a shrink without capacity = :read_capacity",
+            Self::ShrankAfterTheChange => "a shrink without shares and changes_to as read",
             Self::RemovedWhileHeld => "a removal without tokens >= :read_capacity",
-            Self::NameWrittenOverAnother => "names without shares = :read_shares",
+            Self::NameWrittenOverAnother => "names without shares, changes_to and capacity as read",
             Self::MadeUnderAClosedName => {
                 "a row that is made in another write than the one that opens its name"
             }
+            Self::EndedWithoutTheShare => "an end without the share's capacity as read",
         }
     }
 
@@ -74,8 +82,9 @@ impl Oversight {
             Self::BorrowedBelowTheFloor | Self::BorrowedBeforeThoseThatWait | Self::ReturnedToTheOther => {
                 Rows::LENT
             }
-            Self::GrewBesideOneBelowZero => Rows::CHANGED_BY_THREE,
+            Self::GrewBesideOneBelowZero | Self::ShrankByAnOldCapacity => Rows::CHANGED_BY_THREE,
             Self::GrewUnderOtherNames => Rows::LIMIT_CHANGED,
+            Self::EndedWithoutTheShare | Self::ShrankAfterTheChange => Rows::SHARE_CHANGED,
             _ => Rows::CHANGED_BY_TWO,
         }
     }

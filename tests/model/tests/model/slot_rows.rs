@@ -24,6 +24,7 @@ fn a_share_that_is_closed_while_its_slots_are_lent_leaves_the_limit_as_it_is() {
 fn operators_keep_to_the_limit_whatever_they_read() {
     hold(Rows::CHANGED_BY_TWO);
     hold(Rows::LIMIT_CHANGED);
+    hold(Rows::SHARE_CHANGED);
     hold(Rows { wanted: &[(2, 3), (0, 3)], first: 0, ..Rows::CHANGED_BY_TWO });
 }
 

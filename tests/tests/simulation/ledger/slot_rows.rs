@@ -4,7 +4,8 @@
 //!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the
 //!   operator declared; and a sweep's, not above what the bucket's row says that it changes to.
 //! - A share that is open, or goes, has a row, and one that is not open yet has none. Each row is named by
-//!   the bucket's own row, and a row that goes has no lease.
+//!   the bucket's own row, and a row that goes has no lease. While no change is under way, each share has the
+//!   slots that its name says.
 //! - Who borrows leaves what the lender keeps, by some names that the bucket had of late, and takes nothing
 //!   that others wait for.
 
@@ -251,10 +252,14 @@ impl Ledger {
         let is_valid = |(until, limit): &(Micros, Micros)| (*until >= now - UNDERWAY).then_some(*limit);
         let declared = self.slot_rows.declared.iter().filter(|((of, _), _)| of == bucket);
         let declared = declared.flat_map(|(_, limits)| limits).filter_map(is_valid).max().unwrap_or_default();
-        let names = self.slot_rows.names.get(bucket).and_then(|names| names.back()).map(|(_, names)| names);
+        let names = self.slot_rows.names.get(bucket);
+        // The write that ends a change says so no more.
+        let until_now = names.into_iter().flatten().filter(|(until, _)| *until >= now);
+        let stated = until_now.filter_map(|(_, names)| names.changes_to).max().unwrap_or_default();
+        let names = names.and_then(|names| names.back()).map(|(_, names)| names);
         let most = match writer {
             Writer::Operator => before.max(declared),
-            Writer::Sweeper(_) => before.max(names.and_then(|names| names.changes_to).unwrap_or(0)),
+            Writer::Sweeper(_) => before.max(stated),
             _ => before,
         };
         if after > most {
@@ -278,6 +283,17 @@ impl Ledger {
             if has_row(share) != should {
                 let by = writer.name();
                 return Err(format!("{bucket}: after a write of {by}, {share} has a row or none: {named:?}"));
+            }
+        }
+        if let Some(names) = names.filter(|names| names.changes_to.is_none()) {
+            let has = |share: &str| self.buckets.get(&format!("{bucket}@{share}")).map(|row| row.capacity);
+            if let Some((share, named)) =
+                names.shares.iter().find(|(share, named)| has(share) != Some(named.capacity))
+            {
+                let (by, has) = (writer.name(), has(share));
+                return Err(format!(
+                    "{bucket}: after a write of {by} no change is under way, and {share} has {has:?}: {named:?}"
+                ));
             }
         }
         let is_named = |share: &str| names.is_some_and(|names| names.shares.contains_key(share));

@@ -259,26 +259,29 @@ fn share(value: &DeValue<'_>) -> Result<WrittenShare, String> {
         return Ok(WrittenShare { part, floor: None, background: false });
     };
     let (mut part, mut floor, mut background) = (None, None, false);
-    let must = |name: &str, be: &str| format!("{name} must be {be}");
+    let field_must = |name: &str, be: &str| format!("{name} must be {be}");
     for (key, value) in table {
         match (key.get_ref().as_ref(), value.get_ref()) {
             (name @ "part", value) => {
-                part = Some(number(value).ok_or_else(|| must(name, "a number above 0 and below 1"))?);
+                part = Some(number(value).ok_or_else(|| field_must(name, "a number above 0 and below 1"))?);
             }
             (name @ "floor", value) => {
                 let stated = number(value).filter(|floor| *floor >= Amount::ZERO);
-                floor =
-                    Some(stated.ok_or_else(|| must(name, "a number, 0 or more, in the units of the limit"))?);
+                floor = Some(
+                    stated
+                        .ok_or_else(|| field_must(name, "a number, 0 or more, in the units of the limit"))?,
+                );
             }
             (name @ "background", value) => {
-                background = value.as_bool().ok_or_else(|| must(name, "true or false, without quotes"))?;
+                background =
+                    value.as_bool().ok_or_else(|| field_must(name, "true or false, without quotes"))?;
             }
             (name, _) => {
                 return Err(format!("{name}: a share has no such field; it has part, floor, background"));
             }
         }
     }
-    let part = part.ok_or_else(|| self::must(SHARE))?;
+    let part = part.ok_or_else(|| must(SHARE))?;
     Ok(WrittenShare { part, floor, background })
 }
 

@@ -124,7 +124,7 @@ impl<'a> Place<'a> {
         let text = match (without_quotes(written), head(written)) {
             _ if error.message().contains("duplicate key") => {
                 format!(
-                    "{}: it is stated twice, and one of them may be meant otherwise",
+                    "{}: it is stated twice: remove one of the two, or give it another name",
                     name.unwrap_or(written)
                 )
             }

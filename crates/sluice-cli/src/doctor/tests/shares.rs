@@ -112,9 +112,35 @@ async fn a_share_that_goes_is_told_until_its_slots_are_back() {
     let notes = notes(&found).join("\n");
     assert!(notes.contains("the share search was removed, and 1 of its slots are still held"), "{notes}");
     assert!(notes.contains("the common line has 3 of its 4 slots so far"), "{notes}");
+    let whole = told(&found, SLOTS).remove(0);
+    assert_eq!(whole, "1 share: search, removed (1 held); common line 100 % (0 of 4 held)");
     grant.release().await.unwrap();
+    let found = findings(&dynamo).await;
+    let told = self::notes(&found).join("\n");
+    assert!(
+        told.contains("the share search was removed, and its row still has slots that nobody uses: 1"),
+        "{told}"
+    );
     client.ops().apply_split(&name, &Split::from(limit)).await.unwrap();
     assert_eq!(finding_of(&findings(&dynamo).await, Check::Shares), None);
+}
+
+/// As `buckets apply` leaves it if it is ended before each line is as small as it is to be.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_sweeps_do_not_go_on_with_is_told() {
+    let dynamo = healthy().await;
+    split(&dynamo, SLOTS, &[share("search", "0.5", false)]).await;
+    let key = AttributeValue::S(SLOTS.to_owned());
+    let states = dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, key);
+    let states = states.update_expression("SET changes_to = :three");
+    states.expression_attribute_values(":three", AttributeValue::N("3".to_owned())).send().await.unwrap();
+    let found = findings(&dynamo).await;
+    assert_finding(
+        &found,
+        Check::Shares,
+        Weight::Note,
+        &[SLOTS, "the common line has 2, and a change that gives it 1 was interrupted"],
+    );
 }
 
 /// As `buckets apply` leaves it if calls hold the slots that shares are to have.

@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
@@ -17,16 +18,17 @@ use crate::schema::{
 use crate::statement::{AttributeNames, Delete, Operand, Statement, Update, Values, Write};
 use crate::timestamp::Timestamp;
 
-/// Of the bucket's own row, in every step but a shrink. Interleavings that it stops:
+/// Of the bucket's own row, with `shares` and `changes_to` as read ([`own_row`]). Interleavings that it stops:
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
 /// - Another operator has named a share since the reading, or made its row. Its name would be lost, or its
 ///   slots given to others.
 /// - Another operator wants another limit since, or has come to its end: this write would go beyond it.
-const AS_NAMED: &str = "#limit_type = :concurrent AND ";
+/// - `capacity`: another operator began and ended a change since, or gave the same slots to another line.
+const AS_STATED: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND ";
 
 const COUNTS: &str = "#version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
 
-const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, CAPACITY, VERSION, COUNTED, LIMIT_TYPE];
 
 /// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left
 /// without its bucket while another line has the slot.
@@ -35,17 +37,35 @@ static REMOVE: Statement = Statement::guard(
     &[CAPACITY, TOKENS, LIMIT_TYPE],
 );
 
-const GROWS: &str = "#tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, ";
+const MOVES: &str = "#tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, ";
 
-/// Interleavings that it stops:
-/// - `capacity`: another operator has given the same slots to another line since the reading.
-/// - `tokens`: the line has fallen below zero since, and more of it is held than was counted.
-/// - `blocked_until`: a cool-down began since, and a row that is made would not know of it.
-const AS_COUNTED: &str = "#capacity = :read_capacity AND #tokens >= :least \
-     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :blocked_until) AND ";
+/// Interleaving that it stops: the line has fallen below zero since the reading, and more of it is held than
+/// was counted.
+const AS_COUNTED: &str = "#tokens >= :least AND ";
 
-const OF_GROWTH: &[&str] =
-    &[TOKENS, CAPACITY, COST_PER_CALL, BLOCKED_UNTIL, SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+/// Interleaving that it stops: a cool-down began since the reading, and a row that is made would not know of
+/// it.
+const NOT_COOLING: &str = "(attribute_not_exists(#blocked_until) OR #blocked_until <= :cools_until) AND ";
+
+/// Interleaving that it stops: the cool-down was ended or made longer since the reading, and a row that is
+/// made has its old end.
+const COOLING_AS_READ: &str = "#blocked_until >= :cools_from AND #blocked_until <= :cools_until AND ";
+
+const OF_SLOTS: &[&str] =
+    &[TOKENS, CAPACITY, COST_PER_CALL, SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+
+const OF_GROWTH: &[&str] = &[
+    TOKENS,
+    CAPACITY,
+    COST_PER_CALL,
+    BLOCKED_UNTIL,
+    PROTOCOL,
+    SHARES,
+    CHANGES_TO,
+    VERSION,
+    COUNTED,
+    LIMIT_TYPE,
+];
 
 /// Growth of the row of a share. The bucket's own row is in the same transaction.
 static GROW: Statement = Statement::fixed(
@@ -55,23 +75,28 @@ static GROW: Statement = Statement::fixed(
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
 
+/// What the bucket's own row gets, or loses.
+pub(super) struct OwnSlots {
+    pub(super) cost: Cost,
+    /// Below zero if it shrinks.
+    pub(super) more: Amount,
+    /// In the write that gives other rows theirs: when all of them were counted.
+    pub(super) counted_at: Option<Timestamp>,
+}
+
 /// The write of the bucket's own row that leaves it with these names, and changing to this limit or not
 /// at all.
 pub(super) fn own_row(
     own: &Bucket,
     names: &[SlotShare],
     changes_to: Option<Amount>,
-    growth: Option<Values>,
+    slots: Option<OwnSlots>,
 ) -> Write {
     let (before, read) = (own.slot_shares(), own.changes_to());
-    let grows = if growth.is_some() { GROWS } else { "" };
-    let (mut update, mut removes) = (["SET ", grows, COUNTS].concat(), String::new());
-    let mut condition = String::from(AS_NAMED);
-    if growth.is_some() {
-        condition.push_str(AS_COUNTED);
-    }
-    let mut values = growth.unwrap_or_else(counts);
-    let states = [
+    let (mut update, mut removes) = (String::from("SET "), String::new());
+    let mut condition = String::from(AS_STATED);
+    let (mut values, mut attributes) = (as_read(own), OF_NAMES);
+    let mut states = alloc::vec![
         State {
             name: "#shares",
             after: (":shares", (!names.is_empty()).then(|| map_of(names))),
@@ -83,6 +108,27 @@ pub(super) fn own_row(
             read: (":read_changes_to", read.map(Operand::number)),
         },
     ];
+    if let Some(OwnSlots { cost, more, .. }) = &slots {
+        update.push_str(MOVES);
+        values.extend(moved(own, *cost, *more));
+        attributes = OF_SLOTS;
+    }
+    if let Some(counted_at) = slots.and_then(|slots| slots.counted_at) {
+        condition.push_str(AS_COUNTED);
+        values.push(least(own));
+        let (cools, of_cooling) = cooling(own, counted_at);
+        condition.push_str(cools);
+        values.extend(of_cooling);
+        attributes = OF_GROWTH;
+        // A row that is made keeps out the same versions.
+        let protocol = || own.protocol().map(Operand::number);
+        states.push(State {
+            name: "#protocol",
+            after: (":protocol", protocol()),
+            read: (":read_protocol", protocol()),
+        });
+    }
+    update.push_str(COUNTS);
     for (at, State { name, after, read }) in states.into_iter().enumerate() {
         if at > 0 {
             condition.push_str(" AND ");
@@ -104,9 +150,21 @@ pub(super) fn own_row(
         }
     }
     update.push_str(&removes);
-    let names = AttributeNames::of(if grows.is_empty() { OF_NAMES } else { OF_GROWTH });
+    let names = AttributeNames::of(attributes);
     let statement = Statement { update: update.into(), condition: condition.into(), names };
     Write::Update(Update { key: own.key(), statement: Cow::Owned(statement), values })
+}
+
+/// The condition that the bucket cools down as it did when it was read.
+fn cooling(own: &Bucket, now: Timestamp) -> (&'static str, Values) {
+    let tick = Duration::from_micros(1);
+    let until = |until: Timestamp| (":cools_until", Operand::number(until.after(tick)));
+    match own.blocked_until().filter(|end| *end > now) {
+        None => (NOT_COOLING, alloc::vec![until(now)]),
+        Some(end) => {
+            (COOLING_AS_READ, alloc::vec![until(end), (":cools_from", Operand::number(end.before(tick)))])
+        }
+    }
 }
 
 /// An attribute of the bucket's row: what it is to be, and what it was read as.
@@ -130,7 +188,9 @@ fn entry(share: &SlotShare) -> Operand {
 
 /// A share's row grows.
 pub(super) fn grow(bucket: &Bucket, cost: Cost, more: Amount) -> Write {
-    let values = growth(bucket, cost, more);
+    let mut values = as_read(bucket);
+    values.extend(moved(bucket, cost, more));
+    values.push(least(bucket));
     Write::Update(Update { key: bucket.key(), statement: Cow::Borrowed(&GROW), values })
 }
 
@@ -144,26 +204,28 @@ pub(super) fn remove(bucket: &Bucket) -> Write {
 }
 
 /// The values that every write of a row has.
-fn counts() -> Values {
+fn as_read(bucket: &Bucket) -> Values {
     alloc::vec![
         (":concurrent", Operand::text(LimitType::Concurrent)),
+        (":read_capacity", Operand::number(bucket.capacity_as_read())),
         (":0", Operand::number(0)),
         (":1", Operand::number(1)),
     ]
 }
 
 /// The values of a row that gets `more` slots.
-pub(super) fn growth(bucket: &Bucket, cost: Cost, more: Amount) -> Values {
+fn moved(bucket: &Bucket, cost: Cost, more: Amount) -> Values {
     let capacity = bucket.limit().capacity().plus(more);
-    let mut values = counts();
-    values.extend([
+    alloc::vec![
         (":step", Operand::number(more)),
         (":capacity", Operand::number(capacity)),
         (":cost_per_call", Operand::number(cost.amount().min(capacity))),
-        (":read_capacity", Operand::number(bucket.capacity_as_read())),
-        (":least", Operand::number(bucket.tokens().min(Amount::ZERO))),
-    ]);
-    values
+    ]
+}
+
+/// The free slots with which no more is held of a row than was counted.
+fn least(bucket: &Bucket) -> (&'static str, Operand) {
+    (":least", Operand::number(bucket.tokens().min(Amount::ZERO)))
 }
 
 /// The write that makes the row of a share. It is an update, as sweeps may not put rows.

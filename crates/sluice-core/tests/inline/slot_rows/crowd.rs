@@ -158,10 +158,9 @@ impl Crowd {
             "{after} at once may be in use, {before} before, {most} are wanted"
         );
         let common = self.table.bucket(&name()).unwrap();
-        let closed_without_row =
-            |share: &SlotShare| self.table.bucket(&share.row).is_none() && !share.is_going();
         for share in common.slot_shares() {
-            assert_eq!(closed_without_row(share), share.is_closed && !share.is_going(), "{share:?}");
+            let has_row = self.table.bucket(&share.row).is_some();
+            assert_eq!(has_row, !share.is_closed || share.is_going(), "{share:?}");
         }
         let is_named = |row: &Dimension| common.slot_shares().iter().any(|share| share.row == *row);
         assert!(self.table.rows().all(|row| *row.dimension() == name() || is_named(row.dimension())));
@@ -245,15 +244,17 @@ impl Crowd {
                 SlotStep::Wait(_) => self.gives_back(0),
                 step => assert!(self.writes(&step), "nobody is in the way: {step:?}"),
             }
+            assert!(counted(&self.table) <= before.max(most));
             if round % 4 == 0 {
                 self.swept = self.table.read_as_stated();
+                let stated = self.swept.common.changes_to().unwrap_or(Amount::ZERO);
                 self.sweeps();
+                assert!(counted(&self.table) <= before.max(most).max(stated));
             }
             if round % 3 == 0 {
                 let common = self.table.bucket(&name()).unwrap();
                 self.takes(&common, Amount::from_tokens(1));
             }
-            assert!(counted(&self.table) <= before.max(most));
         }
         assert_eq!(self.table.read(&last).next(&last, self.now), SlotStep::Done, "it comes to no end");
         while !self.held.is_empty() {

@@ -101,7 +101,7 @@ pub(super) async fn observe_limit(
     }
     // Shares of slots have rows of their own, and only an operator changes them. At its floor, the bucket
     // costs no request for the replies that follow.
-    if bucket.adopted(vendors, window).is_none() || !bucket.slot_shares().is_empty() {
+    if bucket.adopted(vendors, window).is_none() || bucket.has_slot_shares() {
         return Ok(ObservedLimit::Lower(vendors));
     }
     // An operator may have switched adoption off, or another process was faster.
@@ -131,7 +131,7 @@ async fn adopt(
     let mut tries = inner.store.tries();
     while tries.another() {
         let Some(lower) = bucket.adopted(vendors, window) else { return Ok(bucket.adopts_limit()) };
-        if !bucket.slot_shares().is_empty() {
+        if bucket.has_slot_shares() {
             return Ok(false);
         }
         let states_floor = bucket.states_floor();

@@ -15,7 +15,8 @@ const NOT_WAITED_FOR: &str =
 /// With what the rows change to.
 const NAMES_AS_READ: &str = "#shares = :read_shares AND #changes_to = :read_changes_to";
 const GROWS: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least \
-     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :blocked_until)";
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :cools_until)";
+const NO_PROTOCOL: &str = "attribute_not_exists(#protocol)";
 
 /// Attributes of a row, or of an entry of a map.
 struct Fields(BTreeMap<&'static str, &'static str>);
@@ -103,12 +104,10 @@ fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
 }
 
 #[test]
-fn names_ask_for_the_names_that_were_read_and_for_what_they_change_to() {
-    let first =
-        "#limit_type = :concurrent AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to)";
+fn names_ask_for_the_names_that_were_read_for_what_they_change_to_and_for_the_common_row() {
+    let first = format!("{AS_READ} AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to)");
     assert_eq!(next(bucket(5), None, &wanted(true)), [first], "named, before there is a row");
-    let later = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
-    assert_eq!(next(names_search("3", "2", "0"), Some(search(2)), &wanted(true)), [later.as_str()], "ends");
+    let later = format!("{AS_READ} AND {NAMES_AS_READ}");
     assert_eq!(
         next(names_search("5", "2", "0"), Some(search(2)), &wanted(false)),
         [later.as_str()],
@@ -118,16 +117,24 @@ fn names_ask_for_the_names_that_were_read_and_for_what_they_change_to() {
 }
 
 #[test]
-fn a_row_shrinks_from_the_capacity_that_was_read() {
-    assert_eq!(next(names_search("5", "2", "1"), None, &wanted(true)), [AS_READ]);
+fn a_row_shrinks_from_the_capacity_that_was_read_and_while_the_change_is_under_way() {
+    let own = format!("{AS_READ} AND {NAMES_AS_READ}");
+    // As a bucket without shares.
+    let of_share =
+        format!("{AS_READ} AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to)");
+    assert_eq!(next(names_search("5", "2", "1"), None, &wanted(true)), [own.as_str()]);
+    assert_eq!(next(names_search("3", "2", "0"), Some(search(3)), &wanted(true)), [own, of_share]);
 }
 
 #[test]
 fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_was_held() {
-    let (own, row) = (format!("{GROWS} AND {NAMES_AS_READ}"), format!("{AS_READ} AND #tokens >= :least"));
+    let own = format!("{GROWS} AND {NAMES_AS_READ} AND {NO_PROTOCOL}");
+    let row = format!("{AS_READ} AND #tokens >= :least");
     let made = [own.as_str(), "attribute_not_exists(#key)"];
     assert_eq!(next(names_search("3", "2", "1"), None, &wanted(true)), made);
-    assert_eq!(next(names_search("3", "2", "0"), Some(search(1)), &wanted(true)), [own, row]);
+    let both = [own, row];
+    assert_eq!(next(names_search("3", "2", "0"), Some(search(1)), &wanted(true)), both);
+    assert_eq!(next(names_search("3", "2", "0"), Some(search(2)), &wanted(true)), both, "a change ends");
 }
 
 /// So nobody makes the row under another name, and nobody finds it without one.
@@ -145,7 +152,8 @@ fn a_row_is_made_in_the_write_that_opens_its_name() {
 
 #[test]
 fn a_row_goes_if_all_of_its_slots_are_free_and_its_name_goes_with_it() {
-    let removed = next(names_search("3", "0", "1"), Some(search(1)), &wanted(false));
-    let names = format!("#limit_type = :concurrent AND {NAMES_AS_READ}");
+    // The common row has all that it can have beside a row that goes.
+    let removed = next(names_search("4", "0", "1"), Some(search(1)), &wanted(false));
+    let names = format!("{AS_READ} AND {NAMES_AS_READ}");
     assert_eq!(removed, [names, format!("{AS_READ} AND #tokens >= :read_capacity")]);
 }

@@ -13,7 +13,7 @@ async fn shares_that_are_declared_while_slots_are_held_get_them_as_they_come_bac
         let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
         let changing = apply(&world, &to);
         let calls = async {
-            // As long as calls of before hold all slots, nobody else has any.
+            // As long as calls hold all slots, nobody else has any.
             sleep(Duration::from_secs(2)).await;
             assert!(client.acquire(of("search")).await.unwrap().granted().is_none(), "eleven at once");
             give_back(held.drain(..4).collect()).await;
@@ -50,7 +50,7 @@ async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
     give_back(held).await;
 }
 
-/// The calls of before last for minutes, as in telephony. Each product has a slot at once, and the rest with
+/// The calls that hold slots last for minutes, as in telephony. Each product has a slot at once, and the rest with
 /// the sweeps.
 #[tokio::test(start_paused = true)]
 async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
@@ -63,13 +63,17 @@ async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
         give_back(of_before.drain(..3).collect()).await;
         let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
         let error = apply(&world, &to).await.unwrap_err();
-        assert!(error.to_string().contains("Each sweep of the reconciler"), "{error}");
+        assert!(error.to_string().contains("each sweep gives the shares"), "{error}");
         // In processes that know the bucket, and in one that does not.
         let (new, mut of_shares) = (world.client(), Vec::new());
         for (client, share) in [(&client, "batch"), (&new, "search"), (&new, "batch")] {
             of_shares.push(take(client, of(share)).await);
         }
-        assert_eq!(free(&world).await, ["-4", "0", "0"], "seven calls of before, and ten at once ({kind:?})");
+        assert_eq!(
+            free(&world).await,
+            ["-4", "0", "0"],
+            "seven calls from before the change, and ten at once ({kind:?})"
+        );
         for (ended, expected) in [(1, ["-3", "0", "1"]), (3, ["0", "0", "4"]), (3, ["3", "0", "4"])] {
             give_back(of_before.drain(..ended).collect()).await;
             world.client().ops().sweep(SweepOptions::default()).await.unwrap();
