@@ -270,7 +270,8 @@ BUGS = [
     ("a borrower of slots that leaves none", CORE + "plan/inline/draft.rs",
      "take.cost.amount().plus(take.leaves())", "take.cost.amount()"),
     ("a limit of slots that is changed beside shares declared since", CORE + "plan/change.rs",
-     " AND attribute_not_exists(#shares)\",", " AND (attribute_not_exists(#shares) OR #capacity > :0)\","),
+     " AND attribute_not_exists(#shares) \\\n     AND attribute_not_exists(#changes_to)\",",
+     " AND (attribute_not_exists(#shares) OR #capacity > :0) \\\n     AND (attribute_not_exists(#changes_to) OR #capacity > :0)\","),
     ("slots that come back while shares change are counted twice", CORE + "plan/slot_rows.rs",
      "self.capacity().max(held)", "self.capacity()"),
 ]
