@@ -1,7 +1,9 @@
 //! Shares of slots that are declared, changed and removed while calls hold slots.
 
+use sluice_core::schema::KEY;
+
 use super::*;
-use crate::world::all_or_first;
+use crate::world::{all_or_first, number, text};
 
 #[tokio::test(start_paused = true)]
 async fn shares_that_are_declared_while_slots_are_held_get_them_as_they_come_back() {
@@ -246,4 +248,48 @@ async fn a_caller_that_waits_in_a_share_that_goes_goes_on_in_the_common_line() {
         give_back(of_others).await;
         give_back(own).await;
     }
+}
+
+/// Its row would be left without a name, and hold slots under the name of a bucket that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_is_removed_with_a_share_that_got_its_row_meanwhile() {
+    let world = World::embedded().await;
+    world.slots(CONCURRENT, 10).await;
+    let gate = world.dynamo.faults().hold_next(Operation::DeleteItem);
+    let (client, others) = (world.client(), world.client());
+    let name = dimension(CONCURRENT);
+    let removes = async { client.ops().remove_bucket(&name).await };
+    let declares = async {
+        gate.reached().await;
+        others.ops().apply_split(&name, &split(&[share("search", "0.5")])).await.unwrap();
+        assert!(world.row(SEARCH).await.is_some());
+        gate.open();
+    };
+    let (removed, ()) = tokio::join!(removes, declares);
+    assert!(removed.unwrap());
+    assert!(world.row(CONCURRENT).await.is_none() && world.row(SEARCH).await.is_none());
+}
+
+/// A later version may write more about a share. Nobody overwrites that, and whoever looks learns why slots
+/// stay where they are.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_says_that_it_left_a_change_whose_names_it_cannot_write() {
+    let world = World::embedded().await;
+    world.slots(CONCURRENT, 10).await;
+    let client = world.client();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
+    let held = take_all(&client, &CONCURRENT.into()).await;
+    apply(&world, &split(&[share("search", "0.5")])).await.unwrap_err();
+    give_back(held).await;
+    let more = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(CONCURRENT));
+    let more = more.update_expression("SET shares.#search.later = :one");
+    let more = more.expression_attribute_names("#search", "search");
+    more.expression_attribute_values(":one", number("1")).send().await.unwrap();
+    crate::events::listen();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
+    let lines = crate::events::lines();
+    let left = lines.iter().find(|line| line["event"] == "reconciler.shares_left").expect("it is said");
+    assert_eq!(left["dimension"], CONCURRENT);
+    assert!(left["message"].as_str().unwrap().contains("a later version"), "{left}");
+    assert!(world.bucket(CONCURRENT).await.changes_to().is_some());
 }
