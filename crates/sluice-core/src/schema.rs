@@ -105,6 +105,8 @@ pub const SHARES: &str = "shares";
 /// Concurrency bucket, optional: the slots that all its lines will have together, while its shares change.
 /// [`SHARES`] has what each share will have.
 pub const CHANGES_TO: &str = "changes_to";
+/// Concurrency bucket, beside [`CHANGES_TO`]: what a call of the default cost will take.
+pub const COST_CHANGES_TO: &str = "cost_changes_to";
 /// Line: as [`TOKENS`].
 pub const LINE_TOKENS: &str = "t";
 /// Line: as [`LAST_REFILL_AT`].
@@ -142,7 +144,7 @@ pub const DRIFT: &str = "drift";
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
 /// All attributes that [`Bucket::read`](crate::Bucket::read) reads, for scans that read whole buckets.
-pub const OF_BUCKET: [&str; 32] = [
+pub const OF_BUCKET: [&str; 33] = [
     PROTOCOL,
     CAPACITY,
     TOKENS,
@@ -169,6 +171,7 @@ pub const OF_BUCKET: [&str; 32] = [
     ADOPT_AT_LEAST,
     SHARES,
     CHANGES_TO,
+    COST_CHANGES_TO,
     COUNTED,
     CAPPED,
     DRIFT,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_core::{
     Bucket, Change, Dimension, InvalidLimit, Limit, Load, MOST_INLINE_LEASES, OnLowerLimit, RatePlanner,
-    Split, Timestamp, on_lower_limit,
+    SlotShare, Split, Timestamp, on_lower_limit,
 };
 use sluice_table::{Item, Resend, StoreError, Written};
 
@@ -194,29 +194,47 @@ impl Ops {
 
     /// Keeps clients and sweeps out of `dimension` that do not speak this protocol or a later one; true if
     /// the row did not say so before. Never lowers what the row requires. Takes two requests (4.2 s each),
-    /// and one for each share of a concurrency bucket, whose row requires the same from then on.
+    /// and one or two for each share of a concurrency bucket, whose row requires the same from then on.
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, or a table that does not answer.
     pub async fn require_protocol(&self, dimension: &Dimension, protocol: i64) -> Result<bool, BucketError> {
-        // The shares first: who may not read the bucket's row does not learn of their rows. A row that is not
-        // there yet is made with what the bucket's row requires.
-        let shares = match self.bucket(dimension).await {
-            Ok(bucket) => bucket.map(|bucket| bucket.slot_shares().to_vec()).unwrap_or_default(),
-            // It requires a later protocol than this version knows, as its shares do since.
-            Err(BucketError::Corrupt { .. }) => Vec::new(),
+        // The shares first: who may not read the bucket's row does not learn of their rows.
+        let before = match self.bucket(dimension).await {
+            Ok(bucket) => bucket,
+            // It requires a later protocol than this version knows.
+            Err(BucketError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        for share in shares {
-            self.store.update(&Bucket::require_protocol(&share.row, protocol), Resend::Always).await?;
+        let requires = async |share: &SlotShare| {
+            self.store.update(&Bucket::require_protocol(&share.row, protocol), Resend::Always).await
+        };
+        for share in before.iter().flat_map(|bucket| bucket.slot_shares()) {
+            requires(share).await?;
         }
-        match self.store.update(&Bucket::require_protocol(dimension, protocol), Resend::Always).await? {
-            Written::Applied(_) => Ok(true),
-            Written::ConditionFailed(Some(_)) => Ok(false),
+        let required =
+            self.store.update(&Bucket::require_protocol(dimension, protocol), Resend::Always).await?;
+        let (row, is_new) = match required {
+            Written::Applied(row) => (row, true),
+            Written::ConditionFailed(Some(row)) => (row, false),
             Written::ConditionFailed(None) => {
-                Err(BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() })
+                return Err(BucketError::Unknown {
+                    dimension: dimension.clone(),
+                    table: self.table().to_owned(),
+                });
             }
+        };
+        // A row that is made from now on has what the bucket's row requires; one that was made since the
+        // reading may not.
+        let last = parse(dimension, &row).ok();
+        let had_row = |share: &&SlotShare| {
+            let before = before.iter().flat_map(|bucket| bucket.slot_shares());
+            before.clone().any(|named| named.row == share.row && !named.is_closed)
+        };
+        for share in last.iter().flat_map(|bucket| bucket.slot_shares()).filter(|share| !had_row(share)) {
+            requires(share).await?;
         }
+        Ok(is_new)
     }
 
     /// Removes a bucket, and what sweeps measured of it; false if there was none. Its leases stay until a

@@ -76,7 +76,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     let load = client.ops().load(&dimension).await?;
     let used_by = UsedBy::of(&load, &bucket.whole_limit(), now);
     let mut line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
-    if !bucket.slot_shares().is_empty() {
+    if bucket.has_slot_shares() {
         let (shares, free) = slot_shares(client, &bucket).await?;
         (line.limit, line.level) = (LimitLine::new(&bucket.limit_at_vendor()), Decimal::of(free));
         line.shares = shares;
@@ -186,6 +186,7 @@ async fn slot_shares(client: &Client, bucket: &Bucket) -> Result<(Vec<ShareLevel
         borrowed: borrowing(line.borrowed),
         background: line.is_background,
         closed: line.is_closed,
+        has_too_many: line.capacity > line.guaranteed,
         changes_to: (line.guaranteed != line.capacity).then(|| Decimal::of(line.guaranteed)),
     };
     Ok((lines.iter().map(level).collect(), free))
@@ -210,6 +211,9 @@ struct ShareLevel {
     /// Whether it has no slots yet, or goes: nobody takes slots of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     closed: bool,
+    /// Whether its row has more slots than it is to have: the change was interrupted.
+    #[serde(skip)]
+    has_too_many: bool,
     /// The capacity that it will have, while a change of shares waits for slots that calls hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes_to: Option<Decimal>,
@@ -238,6 +242,7 @@ impl ShareLevel {
             borrowed: Some(Decimal::of(line.borrowed())),
             background: line.is_background(),
             closed: false,
+            has_too_many: false,
             changes_to: None,
         }
     }
@@ -248,6 +253,9 @@ impl ShareLevel {
         let changing = match self.changes_to.as_deref() {
             None => String::new(),
             Some("0") => "; removed: apply the file again when its calls have ended".to_owned(),
+            Some(then) if self.has_too_many => {
+                format!("; is to become {}: apply the file again", short(then))
+            }
             Some(then) => format!("; becomes {} as slots come back", short(then)),
         };
         // Slots come back by release.

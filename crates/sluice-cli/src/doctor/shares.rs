@@ -68,7 +68,7 @@ impl Part {
 
     fn of_slots(line: &SlotLine, whole: Amount) -> Self {
         let [held, guaranteed] = [line.held(), line.guaranteed].map(|slots| short(&slots.to_string()));
-        let is_going = is_going(line);
+        let is_going = line.is_going();
         Self {
             share: line.share.as_ref().map(ToString::to_string),
             percent: percent(line.guaranteed, whole),
@@ -90,8 +90,8 @@ impl Part {
         let loans: Vec<_> =
             some("lent", self.lent).into_iter().chain(some("borrowed", self.borrowed)).collect();
         let loans = (!loans.is_empty()).then(|| format!("{} {}", loans.join(" and "), self.during));
-        let level = Some(self.level.clone());
-        let more = level.into_iter().chain(background).chain(loans).collect::<Vec<_>>().join(", ");
+        let more =
+            std::iter::once(self.level.clone()).chain(background).chain(loans).collect::<Vec<_>>().join(", ");
         let name = self.share.as_deref().unwrap_or("common line");
         if self.is_going {
             format!("{name}, removed ({more})")
@@ -116,80 +116,69 @@ fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
 }
 
 fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
-    let name = bucket.dimension();
+    const GOES_ON: &str = "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run \
+                           `sluice buckets apply FILE` again";
+    const IS_LEFT: &str =
+        "run `sluice buckets apply FILE` again: the next step of this change is not one of sweeps";
     let is_changing = bucket.changes_to().is_some();
-    let has_too_many = |line: &SlotLine| is_changing && !is_going(line) && line.capacity > line.guaranteed;
-    let is_interrupted = lines.iter().any(has_too_many);
-    let goes_on = match is_interrupted {
-        false => {
-            "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run `sluice buckets \
-             apply FILE` again"
-        }
-        true => {
-            "run `sluice buckets apply FILE` again: sweeps wait until each line has no more slots than it is to have"
-        }
-    };
+    // A row may be in the part that was not read.
+    let is_left = survey.is_whole && survey.slot_rows(bucket).needs_operator();
+    let todo = if is_left { IS_LEFT } else { GOES_ON };
+    let note = |what: String, todo: &str| Some(Finding::note(Check::Shares, bucket.dimension(), what, todo));
     let finding = |line: &SlotLine| match line {
-        line if is_going(line) && line.held() > Amount::ZERO => Some(Finding::note(
-            Check::Shares,
-            name,
+        line if line.is_going() && line.held() > Amount::ZERO => note(
             format!(
                 "the share {} was removed, and {} of its slots are still held: its callers take from the common line",
                 line.name(),
                 slots(line.held())
             ),
-            "when those calls have ended, run `sluice buckets apply FILE` again: it removes the row of the share",
-        )),
-        line if is_going(line) => Some(Finding::note(
-            Check::Shares,
-            name,
+            if is_left {
+                IS_LEFT
+            } else {
+                "when those calls have ended, run `sluice buckets apply FILE` again: it removes the row of the share"
+            },
+        ),
+        line if line.is_going() => note(
             format!(
                 "the share {} was removed, and its row still has slots that nobody uses: {}",
                 line.name(),
                 slots(line.capacity)
             ),
             "run `sluice buckets apply FILE` again: it removes the row, and gives the slots to others",
-        )),
-        SlotLine { is_closed: true, .. } => Some(Finding::note(
-            Check::Shares,
-            name,
+        ),
+        SlotLine { is_closed: true, .. } => note(
             format!(
                 "the share {} has no slot yet, because calls that began before it was declared hold them: its callers \
                  take from the common line",
                 line.name()
             ),
-            goes_on,
-        )),
-        // The row may be in the part that was not read.
+            todo,
+        ),
         SlotLine { free: None, .. } if survey.is_whole => Some(Finding::problem(
             Check::Shares,
-            name,
+            bucket.dimension(),
             format!("nobody takes slots of the share {}: its row is missing or cannot be read", line.name()),
             "if another finding says why its row cannot be read, do what that says; then run `sluice buckets apply FILE` again",
         )),
-        line if has_too_many(line) => Some(Finding::note(
-            Check::Shares,
-            name,
-            format!("{}, and a change that gives it {} was interrupted", has(line), slots(line.guaranteed)),
-            goes_on,
-        )),
-        line if is_changing && line.capacity < line.guaranteed => Some(Finding::note(
-            Check::Shares,
-            name,
+        line if is_changing && line.capacity > line.guaranteed => note(
+            format!(
+                "{} slots, and a change that gives it {} was interrupted",
+                has(line),
+                slots(line.guaranteed)
+            ),
+            todo,
+        ),
+        line if is_changing && line.capacity < line.guaranteed => note(
             format!(
                 "{} of its {} slots so far: calls that began before the change hold the others",
                 has(line),
                 slots(line.guaranteed)
             ),
-            goes_on,
-        )),
+            todo,
+        ),
         _ => None,
     };
     lines.iter().filter_map(finding).collect()
-}
-
-fn is_going(line: &SlotLine) -> bool {
-    line.is_closed && line.guaranteed <= Amount::ZERO
 }
 
 fn has(line: &SlotLine) -> String {

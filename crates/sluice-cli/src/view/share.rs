@@ -44,6 +44,9 @@ pub(crate) struct ShareOfSlots {
     /// Whether it has no slots yet, or goes: nobody takes slots of it.
     #[serde(rename = "closed")]
     pub(crate) is_closed: bool,
+    /// Whether it was removed, and its row is still there.
+    #[serde(rename = "removed")]
+    pub(crate) is_going: bool,
     /// Whether it has a row that can be read.
     pub(crate) has_row: bool,
 }
@@ -78,6 +81,7 @@ impl ShareView {
                 lent,
                 borrowed,
                 is_closed: line.is_closed,
+                is_going: line.is_going(),
                 has_row: line.free.is_some(),
             }),
         }

@@ -193,7 +193,7 @@ fn share_text(share: &ShareView) -> String {
         };
         let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
         let noted = match slots {
-            ShareOfSlots { is_closed: true, has_row: true, .. } => "; removed",
+            ShareOfSlots { is_going: true, .. } => "; removed",
             ShareOfSlots { is_closed: true, .. } => "; it has no slots yet",
             ShareOfSlots { has_row: false, .. } => "; its row is missing or cannot be read",
             _ => "",

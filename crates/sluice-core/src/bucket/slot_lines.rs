@@ -41,7 +41,7 @@ impl SlotLine {
         row: impl Fn(&Dimension) -> Option<&'a Bucket>,
         leases: impl Iterator<Item = &'a Lease> + Clone,
     ) -> Vec<Self> {
-        if bucket.slot_shares().is_empty() {
+        if !bucket.has_slot_shares() {
             return Vec::new();
         }
         let sum = |of: &dyn Fn(&Lease) -> bool| {
@@ -80,6 +80,12 @@ impl SlotLine {
             borrowed: borrowed(COMMON),
         };
         of_share.chain([common]).collect()
+    }
+
+    /// Whether its share was removed, and its row is there until its slots have come back.
+    #[must_use]
+    pub fn is_going(&self) -> bool {
+        self.is_closed && self.guaranteed <= Amount::ZERO
     }
 
     /// Its name: that of its share, or `common`.

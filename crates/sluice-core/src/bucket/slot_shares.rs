@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 
 use super::Bucket;
 use super::lines::{borrowers_leave, default_floor, read_map};
-use crate::amount::Amount;
+use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::limit::Limit;
 use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
 use crate::schema::{
-    self, CHANGES_TO, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, Row, RowError, SHARES,
+    self, CHANGES_TO, COST_CHANGES_TO, COST_PER_CALL, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED,
+    LINE_FLOOR, Row, RowError, SHARES,
 };
 use crate::share::ShareName;
 
@@ -38,7 +39,7 @@ pub struct SlotShare {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotShares {
     shares: Vec<SlotShare>,
-    changes_to: Option<Amount>,
+    changes_to: Option<Limit>,
 }
 
 impl SlotShare {
@@ -78,8 +79,14 @@ pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<
     // While one set of shares takes the place of another, the row names both.
     let mut shares = read_map(row, 2 * MOST_SHARES, |name, entry| SlotShare::read(of, name, entry))?;
     shares.sort_unstable_by(|one: &SlotShare, other| one.name.cmp(&other.name));
-    let changes_to = schema::optional(row, CHANGES_TO, || schema::amount(row, CHANGES_TO))?;
-    let changes_to = changes_to.map(|whole| whole.get());
+    let changes_to = schema::optional(row, CHANGES_TO, || {
+        let capacity = schema::amount(row, CHANGES_TO)?.get();
+        let cost = if row.field(COST_CHANGES_TO).is_some() { COST_CHANGES_TO } else { COST_PER_CALL };
+        let text = schema::number(row, cost)?;
+        let cost: Cost = text.parse().map_err(|error| RowError::bad(cost, text, error))?;
+        Limit::concurrent(capacity, cost)
+            .map_err(|error| RowError::bad(CHANGES_TO, &capacity.to_string(), error))
+    })?;
     let says_nothing = shares.is_empty() && changes_to.is_none();
     Ok((!says_nothing).then(|| Arc::new(SlotShares { shares, changes_to })))
 }
@@ -91,10 +98,10 @@ impl Bucket {
         self.slot_shares.as_ref().map_or(&[], |named| &named.shares)
     }
 
-    /// The slots that all lines of this concurrency bucket will have together, while its shares change.
+    /// The limit that all lines of this concurrency bucket will have together, while its shares change.
     /// `None` while they do not.
     #[must_use]
-    pub fn changes_to(&self) -> Option<Amount> {
+    pub fn changes_to(&self) -> Option<Limit> {
         self.slot_shares.as_ref().and_then(|named| named.changes_to)
     }
 
@@ -145,17 +152,17 @@ impl Bucket {
     /// The limit and the shares of a concurrency bucket, as its row states them: what they change to, while
     /// they change.
     pub(crate) fn split_of_slots(&self) -> Split {
-        let rate = self.limit().refill_rate();
+        let (wanted, rate) = (self.changes_to(), self.limit().refill_rate());
+        let limit = wanted.unwrap_or(*self.limit());
         let shares = self.slot_shares().iter().filter(|share| !share.is_going()).filter_map(|share| {
-            let limit = self.limit().of_line(share.capacity, rate).ok()?;
+            let limit = limit.of_line(share.capacity, rate).ok()?;
             let SlotShare { name, floor, is_background, .. } = share.clone();
             Some(ShareLimit { name, limit, floor, background: is_background })
         });
         let shares: Vec<ShareLimit> = shares.collect();
-        let rest = self
-            .changes_to()
-            .map(|whole| shares.iter().fold(whole, |rest: Amount, share| rest.minus(share.limit.capacity())));
-        let common = rest.and_then(|rest| self.limit().of_line(rest, rate).ok()).unwrap_or(*self.limit());
+        let taken = shares.iter().fold(Amount::ZERO, |sum: Amount, share| sum.plus(share.limit.capacity()));
+        let common = wanted.and_then(|whole| whole.of_line(whole.capacity().minus(taken), rate).ok());
+        let common = common.unwrap_or(*self.limit());
         let whole = shares.iter().fold(common, |sum, share| sum.with(&share.limit));
         Split::read(whole, common, shares)
     }

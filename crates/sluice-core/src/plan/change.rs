@@ -37,13 +37,16 @@ static CHANGE_RATE_FULL: Statement = Statement::fixed(
 const CHANGE_NAMES: &[&str] =
     &[TOKENS, LAST_REFILL_AT, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE, VERSION];
 
+/// A concurrency bucket, or the row of a share, gains or loses slots.
+pub(super) const RESIZES: &str = "SET #tokens = #tokens + :step, #capacity = :capacity, \
+     #cost_per_call = :cost_per_call, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+
 /// Interleavings that the condition stops:
 /// - `capacity`: two resizes planned from one reading would add the difference twice.
 /// - `limit_type`: since the reading, the bucket was removed and recreated as a rate bucket of the same
 ///   capacity, and would gain tokens.
 static RESIZE: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    RESIZES,
     "#limit_type = :concurrent AND #capacity = :read_capacity",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
@@ -53,8 +56,7 @@ static RESIZE: Statement = Statement::fixed(
 /// Interleaving that the condition stops as well: an operator has declared shares since the reading, or
 /// removes them still, and the row would get slots that a share has.
 static RESIZE_ALONE: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    RESIZES,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND attribute_not_exists(#shares) \
      AND attribute_not_exists(#changes_to)",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE, SHARES, CHANGES_TO],

@@ -3,13 +3,12 @@
 //!
 //! | step | writes, in one transaction | condition |
 //! |---|---|---|
-//! | cost | the cost of a call, in the row of each line | C as read |
-//! | names | `shares` and `changes_to` of the bucket's row | as stated |
-//! | shrink | C = wanted, T = T - (C - wanted) | as stated; C as read |
+//! | names | `shares`, `changes_to` and `cost_changes_to` of the bucket's row | as stated |
+//! | shrink | C = wanted, T = T - (C - wanted); the cost of a call | as stated; C as read |
 //! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as stated; as counted, of all rows |
 //! | remove | delete a share's row, and its name | as stated; C as read, T >= C |
 //!
-//! As stated: `shares`, `changes_to` and C of the bucket's row as read. As counted: C as read, T >=
+//! As stated: what the names step writes, and C of the bucket's row, as read. As counted: C as read, T >=
 //! min(T as read, 0). m is 0 for rows that stay. The growth that leaves all rows as wanted ends the change:
 //! it takes `changes_to` away.
 //!
@@ -18,8 +17,8 @@
 //! shrinks while its slots are held goes below zero, and gives nothing until they come back; the others grow
 //! by as much as has come back.
 //!
-//! From the first name to the end, the bucket's row says what is wanted: `changes_to` is the whole limit,
-//! `shares` has what each share will have, and the cost of a call is there before. So whoever reads it can
+//! From its first write to its last, the bucket's row says what is wanted: `changes_to` is the whole limit,
+//! `cost_changes_to` the cost of a call, and `shares` has what each share will have. So whoever reads it can
 //! go on, also after a crash: an operator; or, once every line is small enough, a sweep, which only grows
 //! lines ([`SlotRows::resumed`]).
 //!
@@ -40,7 +39,6 @@ use crate::limit::split::{MOST_SHARES, ShareLimit, Split};
 use crate::rate::Rate;
 use crate::share::ShareName;
 use crate::statement::Write;
-use crate::timestamp::Timestamp;
 
 mod writes;
 
@@ -87,7 +85,7 @@ impl Line<'_> {
     }
 
     /// What the line may have in use at once, now or later: max(C, H).
-    fn counts(&self) -> Amount {
+    fn may_be_in_use(&self) -> Amount {
         let held = self.now.map_or(Amount::ZERO, |bucket| bucket.limit().capacity().minus(bucket.tokens()));
         self.capacity().max(held)
     }
@@ -96,28 +94,20 @@ impl Line<'_> {
         self.now.map(Bucket::limit) == self.wanted
     }
 
-    /// The row's limit with the wanted cost of a call, as far as it has room for one; `None` if it is so.
-    fn with_wanted_cost(&self) -> Option<(&Bucket, Limit)> {
-        let (bucket, wanted) = (self.now?, self.wanted?);
-        let limit = wanted.of_line(self.capacity(), Rate::ZERO).ok()?;
-        (limit != *bucket.limit()).then_some((bucket, limit))
-    }
-
-    /// The limit of a row that has more than it is to have; that of a share that goes drains to one call.
+    /// What the row is to be before any grows: with no more slots than wanted, and the wanted cost of a call
+    /// as far as it has room for one. That of a share that goes drains to one call.
     fn shrunk(&self) -> Option<(&Bucket, Limit)> {
         let bucket = self.now?;
+        let call = bucket.limit().cost_per_call();
         let limit = match self.wanted {
-            Some(wanted) => *wanted,
-            None => {
-                let call = bucket.limit().cost_per_call();
-                Limit::concurrent(call.amount(), call).ok()?
-            }
+            Some(wanted) => wanted.of_line(self.capacity().min(wanted.capacity()), Rate::ZERO),
+            None => Limit::concurrent(self.capacity().min(call.amount()), call),
         };
-        (limit.capacity() < self.capacity()).then_some((bucket, limit))
+        limit.ok().filter(|limit| limit != bucket.limit()).map(|limit| (bucket, limit))
     }
 
     /// A row that is not used any more.
-    fn is_free_and_goes(&self) -> Option<&Bucket> {
+    fn free_row_that_goes(&self) -> Option<&Bucket> {
         self.now.filter(|bucket| self.wanted.is_none() && bucket.tokens() >= bucket.limit().capacity())
     }
 
@@ -144,52 +134,60 @@ impl SlotRows {
 
     /// What to do next, so that the rows become as `to` says.
     #[must_use]
-    pub fn next(&self, to: &Split, now: Timestamp) -> SlotStep {
-        let names = self.names_while_changing(to);
-        let (lines, whole) = (self.lines(&names, to), to.whole().capacity());
+    pub fn next(&self, to: &Split) -> SlotStep {
+        let (names, whole) = self.named_while_changing(to);
+        let lines = self.lines(&names, to);
         let is_named = names == self.common.slot_shares();
         if is_named && self.common.changes_to().is_none() && lines.iter().all(Line::is_as_wanted) {
             return SlotStep::Done;
         }
-        if let Some((bucket, limit)) = lines.iter().find_map(Line::with_wanted_cost) {
-            return SlotStep::Write(alloc::vec![resized(bucket, &limit)]);
-        }
         if !is_named || self.common.changes_to() != Some(whole) {
             return SlotStep::Write(alloc::vec![own_row(&self.common, &names, Some(whole), None)]);
         }
+        let whole = whole.capacity();
         if let Some((bucket, limit)) = lines.iter().find_map(Line::shrunk) {
-            return SlotStep::Write(self.shrink(bucket, &limit));
+            return SlotStep::Write(self.resize(bucket, &limit));
         }
-        let counted = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.counts()));
-        if let Some(writes) = self.grow(&lines, whole.minus(counted), now) {
+        let counted = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.may_be_in_use()));
+        if let Some(writes) = self.grow(&lines, whole.minus(counted)) {
             return SlotStep::GoOn(writes);
         }
-        if let Some(bucket) = lines.iter().find_map(Line::is_free_and_goes) {
+        if let Some(bucket) = lines.iter().find_map(Line::free_row_that_goes) {
             return self.remove(bucket);
         }
-        let lacking = lines.iter().fold(Amount::ZERO, |sum, line| sum.plus(line.lacks()));
+        // Also for shares that are not named yet.
+        let wanted = lines.iter().filter(|line| line.wanted.is_some());
+        let lacking = wanted.fold(to.whole().capacity(), |rest, line| rest.minus(line.capacity()));
         SlotStep::Wait(lacking.max(counted.minus(whole)))
     }
 
     /// The next writes of a change that an operator began: slots that came back go to the lines that lack
     /// some, and if none lacks any, the change ends. `None` if no change is under way, if nothing has come
-    /// back, or if the next step is an operator's. A row that was not read gives nothing away: it may have all
-    /// of the slots that seem to be free, and the next step is to name its share anew.
+    /// back, or if the next step is an operator's. It is that, too, if a row was not read, since its share is
+    /// named as if it had one: the row may have all of the slots that seem to be free.
     #[must_use]
-    pub fn resumed(&self, now: Timestamp) -> Option<Vec<Write>> {
+    pub fn resumed(&self) -> Option<Vec<Write>> {
         self.common.changes_to()?;
-        match self.next(&self.common.split(), now) {
+        match self.next(&self.common.split()) {
             SlotStep::GoOn(writes) => Some(writes),
             _ => None,
         }
+    }
+
+    /// Whether the change that is under way needs an operator for its next step: sweeps do not go on with it.
+    #[must_use]
+    pub fn needs_operator(&self) -> bool {
+        let next = || self.next(&self.common.split());
+        self.common.changes_to().is_some() && matches!(next(), SlotStep::Write(_) | SlotStep::Remove(..))
     }
 
     fn has_row(&self, row: &Dimension) -> bool {
         self.shares.iter().flatten().any(|bucket| bucket.dimension() == row)
     }
 
-    /// The names while the rows change: all that have a row, and all that are wanted.
-    fn names_while_changing(&self, to: &Split) -> Vec<SlotShare> {
+    /// The names while the rows change, all that have a row and all that are wanted; and the limit of the
+    /// lines that are named.
+    fn named_while_changing(&self, to: &Split) -> (Vec<SlotShare>, Limit) {
         let wanted = to.shares().iter().filter_map(|share| named(share, &self.common));
         let wanted = wanted.map(|share| SlotShare { is_closed: !self.has_row(&share.row), ..share });
         let named_now = self.common.slot_shares();
@@ -203,11 +201,14 @@ impl SlotRows {
         });
         let mut all: Vec<SlotShare> = wanted.chain(going).collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut whole = *to.whole();
         if all.len() > 2 * MOST_SHARES {
             // A row with more names could not be read. New ones come when others have gone.
             all.retain(|share| named_now.iter().any(|named| named.name == share.name));
+            let named = all.iter().fold(to.common().capacity(), |sum, share| sum.plus(share.capacity));
+            whole = whole.of_line(named, Rate::ZERO).unwrap_or(whole);
         }
-        all
+        (all, whole)
     }
 
     /// The bucket's own row is the first.
@@ -225,13 +226,14 @@ impl SlotRows {
         core::iter::once(own).chain(shares).collect()
     }
 
-    /// A row loses slots, if the change is still under way: who came later would not know what it lacks.
-    fn shrink(&self, bucket: &Bucket, to: &Limit) -> Vec<Write> {
+    /// A row loses slots, or gets another cost of a call. Late, after the change has ended, it must not:
+    /// nobody would know what the row lacks.
+    fn resize(&self, bucket: &Bucket, to: &Limit) -> Vec<Write> {
         let (more, cost) = (to.capacity().minus(bucket.limit().capacity()), to.cost_per_call());
         let is_own = bucket.dimension() == self.common.dimension();
-        let slots = is_own.then_some(OwnSlots { cost, more, counted_at: None });
+        let slots = is_own.then_some(OwnSlots { cost, more, all_are_counted: false });
         let own = own_row(&self.common, self.common.slot_shares(), self.common.changes_to(), slots);
-        let of_share = (!is_own).then(|| resized(bucket, to));
+        let of_share = (!is_own).then(|| Write::Update(Change::resize(bucket, to)));
         core::iter::once(own).chain(of_share).collect()
     }
 
@@ -246,7 +248,7 @@ impl SlotRows {
     /// Returns the transaction that gives `free` slots to the lines that lack some, and ends the change if
     /// then none lacks any; `None` if no line would get a whole call. It goes over all rows, since all were
     /// counted.
-    fn grow(&self, lines: &[Line<'_>], free: Amount, now: Timestamp) -> Option<Vec<Write>> {
+    fn grow(&self, lines: &[Line<'_>], free: Amount) -> Option<Vec<Write>> {
         let parts = parts(lines, free);
         let is_last =
             lines.iter().zip(&parts).all(|(line, part)| line.wanted.is_some() && line.lacks() == *part);
@@ -260,7 +262,7 @@ impl SlotRows {
                 Some(bucket) => {
                     let cost = line.wanted.map_or(bucket.limit().cost_per_call(), Limit::cost_per_call);
                     match at {
-                        0 => own = Some(OwnSlots { cost, more, counted_at: Some(now) }),
+                        0 => own = Some(OwnSlots { cost, more, all_are_counted: true }),
                         _ => others.push(grow(bucket, cost, more)),
                     }
                 }
@@ -269,7 +271,7 @@ impl SlotRows {
                     // the names.
                     let limit = line.wanted.and_then(|wanted| wanted.of_line(more, Rate::ZERO).ok());
                     let Some(limit) = limit else { continue };
-                    others.push(made(&line.row, limit, &self.common, now));
+                    others.push(made(&line.row, limit, &self.common));
                     let opens = names.iter_mut().filter(|share| share.row == line.row);
                     opens.for_each(|share| share.is_closed = false);
                 }
@@ -296,24 +298,20 @@ fn named(share: &ShareLimit, common: &Bucket) -> Option<SlotShare> {
     })
 }
 
-fn resized(bucket: &Bucket, to: &Limit) -> Write {
-    Write::Update(Change::resize(bucket, to))
-}
-
 /// The slots that each line gets of `free`: first a call for each that has no row yet, so that it can be
-/// used; then all that it lacks, or as many whole calls as are left.
+/// used; then all that it lacks, or as many whole calls as are left. The common line, the first, is the last.
 fn parts(lines: &[Line<'_>], mut free: Amount) -> Vec<Amount> {
-    let mut take = |line: &Line<'_>, most: Amount| {
-        let part = if most <= free { most } else { free.max(Amount::ZERO).in_calls(line.call()) };
-        free = free.minus(part);
-        part
+    let mut parts = alloc::vec![Amount::ZERO; lines.len()];
+    let mut give = |at: usize, most: Amount| {
+        let most = most.minus(parts[at]);
+        let part = if most <= free { most } else { free.max(Amount::ZERO).in_calls(lines[at].call()) };
+        (parts[at], free) = (parts[at].plus(part), free.minus(part));
     };
-    let first: Vec<Amount> = lines
-        .iter()
-        .map(|line| match line.now {
-            Some(_) => Amount::ZERO,
-            None => take(line, line.lacks().min(line.call())),
-        })
-        .collect();
-    lines.iter().zip(first).map(|(line, first)| first.plus(take(line, line.lacks().minus(first)))).collect()
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.now.is_none()) {
+        give(at, line.lacks().min(line.call()));
+    }
+    for (at, line) in lines.iter().enumerate().skip(1).chain(lines.iter().enumerate().take(1)) {
+        give(at, line.lacks());
+    }
+    parts
 }

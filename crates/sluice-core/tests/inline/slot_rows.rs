@@ -117,7 +117,7 @@ fn holds_the_bound(table: &Table) {
 /// Brings the rows to what is wanted, with nobody in the way.
 fn complete(table: &mut Table, to: &Split) {
     for _ in 0..100 {
-        match table.read(to).next(to, NOW) {
+        match table.read(to).next(to) {
             SlotStep::Done => return,
             SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
                 assert!(table.apply(&writes))
@@ -137,7 +137,7 @@ fn names_that_another_operator_wrote_since_are_not_overwritten() {
     complete(&mut table, &first);
     let stale = table.read(&third);
     complete(&mut table, &second);
-    let SlotStep::Write(late) = stale.next(&third, NOW) else { panic!("it names its share first") };
+    let SlotStep::Write(late) = stale.next(&third) else { panic!("it names its share first") };
     assert!(!table.apply(&late));
     complete(&mut table, &third);
     holds_the_bound(&table);
@@ -167,9 +167,7 @@ fn a_line_that_has_fallen_below_zero_since_the_reading_lets_no_other_grow() {
     complete(&mut table, &three);
     let shrinks = |table: &mut Table| {
         for _ in 0..2 {
-            let SlotStep::Write(writes) = table.read(&two).next(&two, NOW) else {
-                panic!("names, then shrinks")
-            };
+            let SlotStep::Write(writes) = table.read(&two).next(&two) else { panic!("names, then shrinks") };
             assert!(table.apply(&writes));
             if table.bucket(&search).unwrap().limit().capacity() == Amount::from_tokens(2) {
                 return;
@@ -178,7 +176,7 @@ fn a_line_that_has_fallen_below_zero_since_the_reading_lets_no_other_grow() {
         panic!("{search} does not shrink");
     };
     shrinks(&mut table);
-    let SlotStep::GoOn(late) = table.read(&two).next(&two, NOW) else { panic!("the common row grows") };
+    let SlotStep::GoOn(late) = table.read(&two).next(&two) else { panic!("the common row grows") };
     complete(&mut table, &three);
     let row = table.bucket(&search).unwrap();
     let takes = SlotPlanner::new(&row).write(Amount::from_tokens(3), None, NOW);
@@ -199,8 +197,7 @@ fn shares_are_used_with_what_is_free_and_sweeps_give_them_the_rest() {
     assert!(table.apply(&[Write::Update(SlotPlanner::new(&common).write(five, None, NOW))]));
     // Names, shrinks, grows.
     for _ in 0..3 {
-        let (SlotStep::Write(writes) | SlotStep::GoOn(writes)) = table.read(&wanted).next(&wanted, NOW)
-        else {
+        let (SlotStep::Write(writes) | SlotStep::GoOn(writes)) = table.read(&wanted).next(&wanted) else {
             panic!("slots are free")
         };
         assert!(table.apply(&writes));
@@ -211,18 +208,18 @@ fn shares_are_used_with_what_is_free_and_sweeps_give_them_the_rest() {
     };
     assert_eq!(slots(&table), ["1", "1"], "one for each, before any has two");
     assert!(table.bucket(&name()).unwrap().slot_shares().iter().all(|share| !share.is_closed));
-    assert!(matches!(table.read(&wanted).next(&wanted, NOW), SlotStep::Wait(_)));
-    assert_eq!(table.read_as_stated().resumed(NOW), None, "nothing has come back");
+    assert!(matches!(table.read(&wanted).next(&wanted), SlotStep::Wait(_)));
+    assert_eq!(table.read_as_stated().resumed(), None, "nothing has come back");
     assert_eq!(table.bucket(&name()).unwrap().split(), wanted, "it says what it changes to");
     for _ in 0..5 {
         let full = Exact::new(table.bucket(&name()).unwrap().limit().capacity());
         assert!(table.apply(&[Write::Update(give_back(name().to_string(), &full, Amount::from_tokens(1)))]));
-        while let Some(writes) = table.read_as_stated().resumed(NOW) {
+        while let Some(writes) = table.read_as_stated().resumed() {
             assert!(table.apply(&writes));
             holds_the_bound(&table);
         }
     }
-    assert_eq!(table.read(&wanted).next(&wanted, NOW), SlotStep::Done);
+    assert_eq!(table.read(&wanted).next(&wanted), SlotStep::Done);
     assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
 }
 
@@ -238,9 +235,9 @@ fn a_sweep_does_not_go_on_with_a_change_that_another_operator_took_back() {
     let (share, part) = (ShareName::new("search").unwrap(), "0.34".parse().unwrap());
     let share = DeclaredShare { name: share, part, floor: None, background: false };
     let nine = Split::new(nine, &[share]).unwrap();
-    let SlotStep::Write(named) = table.read(&nine).next(&nine, NOW) else { panic!("it says what it wants") };
+    let SlotStep::Write(named) = table.read(&nine).next(&nine) else { panic!("it says what it wants") };
     assert!(table.apply(&named));
-    let late = table.read_as_stated().resumed(NOW).unwrap();
+    let late = table.read_as_stated().resumed().unwrap();
     complete(&mut table, &seven);
     assert!(!table.apply(&late));
     holds_the_bound(&table);
@@ -262,7 +259,7 @@ fn gives_back(table: &mut Table, row: &Dimension, slots: i32) {
 /// As an operator who then stops: the steps until nothing can be done. Returns what is still to move.
 fn goes_as_far_as_it_can(table: &mut Table, to: &Split) -> Amount {
     for _ in 0..100 {
-        match table.read(to).next(to, NOW) {
+        match table.read(to).next(to) {
             SlotStep::Wait(lacking) => return lacking,
             SlotStep::Done => return Amount::ZERO,
             SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
@@ -296,11 +293,11 @@ fn a_sweep_that_does_not_see_every_row_gives_nothing() {
     takes(&mut table, &row_of("checkout"), 1);
     gives_back(&mut table, &row_of("search"), 1);
     let all = table.read_as_stated();
-    assert!(all.resumed(NOW).is_some(), "a slot has come back");
+    assert!(all.resumed().is_some(), "a slot has come back");
     for at in 0..all.shares.len() {
         let mut without = all.clone();
         without.shares[at] = None;
-        assert_eq!(without.resumed(NOW), None, "without {:?}", all.shares[at]);
+        assert_eq!(without.resumed(), None, "without {:?}", all.shares[at]);
     }
 }
 
@@ -318,7 +315,7 @@ fn a_sweep_gives_slots_although_the_row_of_a_removed_share_is_free() {
     );
     gives_back(&mut table, &row_of("search"), 1);
     gives_back(&mut table, &name(), 2);
-    let writes = table.read_as_stated().resumed(NOW).expect("two slots have come back");
+    let writes = table.read_as_stated().resumed().expect("two slots have come back");
     assert!(table.apply(&writes));
     holds_the_bound(&table);
     complete(&mut table, &wanted);
@@ -326,42 +323,37 @@ fn a_sweep_gives_slots_although_the_row_of_a_removed_share_is_free() {
     assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
 }
 
-/// A row cannot say what two operators want, and what it says is what sweeps go by.
+/// The row says what a call will cost, also while the common line has no room for such a call.
 #[test]
-fn a_sweep_ends_a_change_of_what_a_call_costs_with_the_new_cost() {
-    let mut table = with(&split(&[0, 0, 0]));
-    takes(&mut table, &name(), 7);
-    let two = Cost::new(Amount::from_tokens(2)).unwrap();
-    let share = DeclaredShare {
-        name: ShareName::new("search").unwrap(),
-        part: "0.6".parse().unwrap(),
-        floor: None,
-        background: false,
-    };
-    let whole = Limit::concurrent(Amount::from_tokens(WHOLE), two).unwrap();
-    let wanted = Split::new(whole, &[share]).unwrap();
-    // Each write but the last one could be the operator's last.
-    let mut steps = 0;
-    while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted, NOW) {
-        assert!(table.apply(&writes));
-        steps += 1;
-        let mut alone = table.clone();
-        gives_back(&mut alone, &name(), 7);
-        while let Some(writes) = alone.read_as_stated().resumed(NOW) {
-            assert!(alone.apply(&writes));
+fn sweeps_end_a_change_of_what_a_call_costs_with_the_new_cost() {
+    let one = |whole: i32| Split::from(Limit::concurrent(Amount::from_tokens(whole), Cost::ONE).unwrap());
+    for (first, held, wanted) in [
+        (one(7), (name(), 7), search_with(7, 2, "0.6", None)),
+        (one(1), (name(), 0), search_with(8, 2, "0.5", None)),
+        (search_with(10, 1, "0.9", None), (row_of("search"), 9), search_with(10, 2, "0.5", None)),
+        (search_with(10, 2, "0.5", None), (row_of("search"), 4), search_with(10, 1, "0.9", None)),
+    ] {
+        let mut table = with(&first);
+        let (row, slots) = held;
+        let take = |table: &mut Table| (0..slots).for_each(|_| takes(table, &row, 1));
+        let sweeps = |table: &mut Table| {
+            gives_back(table, &row, slots);
+            while let Some(writes) = table.read_as_stated().resumed() {
+                assert!(table.apply(&writes));
+            }
+            table.bucket(&name()).unwrap()
+        };
+        take(&mut table);
+        // Each of these could be the operator's last one.
+        while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted) {
+            assert!(table.apply(&writes));
+            let common = sweeps(&mut table.clone());
+            let needs_operator = table.read_as_stated().needs_operator();
+            assert!(needs_operator || common.is_split_as(&wanted), "{common:?}");
         }
-        let common = alone.bucket(&name()).unwrap();
-        assert!(
-            common.changes_to().is_some() || common.split() == wanted || steps == 1,
-            "{steps}: {common:?}"
-        );
+        assert!(sweeps(&mut table).is_split_as(&wanted), "{first:?}");
+        assert_eq!(table.read(&wanted).next(&wanted), SlotStep::Done);
     }
-    assert_eq!(steps, 3, "cost, names, shrink");
-    gives_back(&mut table, &name(), 7);
-    while let Some(writes) = table.read_as_stated().resumed(NOW) {
-        assert!(table.apply(&writes));
-    }
-    assert!(table.bucket(&name()).unwrap().is_split_as(&wanted));
 }
 
 /// A row can name 32 shares, and a third set of sixteen comes beside rows that have not gone.
@@ -385,7 +377,19 @@ fn more_names_than_a_row_can_have_come_one_after_the_other() {
     let more: Vec<Dimension> = (0..16).map(|at| row_of(&format!("b{at}"))).collect();
     more.iter().for_each(|row| takes(&mut table, row, 1));
     goes_as_far_as_it_can(&mut table, &third);
-    assert_eq!(table.bucket(&name()).unwrap().slot_shares().len(), 32);
+    let common = table.bucket(&name()).unwrap();
+    assert_eq!(common.slot_shares().len(), 32);
+    // A sweep does not give the common line what is for shares that have no name yet.
+    for row in &held[..8] {
+        gives_back(&mut table, row, 1);
+    }
+    while let Some(writes) = table.read_as_stated().resumed() {
+        assert!(table.apply(&writes));
+    }
+    assert!(table.bucket(&name()).unwrap().limit().capacity() <= third.common().capacity());
+    for row in &held[..8] {
+        takes(&mut table, row, 1);
+    }
     for row in held.iter().chain(&more) {
         gives_back(&mut table, row, 1);
         goes_as_far_as_it_can(&mut table, &third);
@@ -394,27 +398,28 @@ fn more_names_than_a_row_can_have_come_one_after_the_other() {
     assert_eq!(table.rows().count(), 17);
 }
 
-fn search_with(whole: i32, part: &str, floor: Option<i32>) -> Split {
+fn search_with(whole: i32, call: i32, part: &str, floor: Option<i32>) -> Split {
     let share = DeclaredShare {
         name: ShareName::new("search").unwrap(),
         part: part.parse().unwrap(),
         floor: floor.map(Amount::from_tokens),
         background: false,
     };
-    Split::new(Limit::concurrent(Amount::from_tokens(whole), Cost::ONE).unwrap(), &[share]).unwrap()
+    let call = Cost::new(Amount::from_tokens(call)).unwrap();
+    Split::new(Limit::concurrent(Amount::from_tokens(whole), call).unwrap(), &[share]).unwrap()
 }
 
 /// The bucket's row is as it was read, and the row of the share has two slots too many: nobody would take
 /// them away.
 #[test]
 fn a_change_does_not_end_by_a_reading_from_before_another_one() {
-    let (seven, nine) = (search_with(7, "0.5", Some(1)), search_with(9, "0.6", None));
-    let mut table = with(&search_with(7, "0.5", None));
-    let SlotStep::Write(named) = table.read(&seven).next(&seven, NOW) else { panic!("its floor") };
+    let (seven, nine) = (search_with(7, 1, "0.5", Some(1)), search_with(9, 1, "0.6", None));
+    let mut table = with(&search_with(7, 1, "0.5", None));
+    let SlotStep::Write(named) = table.read(&seven).next(&seven) else { panic!("its floor") };
     assert!(table.apply(&named));
-    let late = table.read_as_stated().resumed(NOW).expect("the slots are as wanted");
+    let late = table.read_as_stated().resumed().expect("the slots are as wanted");
     complete(&mut table, &nine);
-    let SlotStep::Write(named) = table.read(&seven).next(&seven, NOW) else { panic!("its slots") };
+    let SlotStep::Write(named) = table.read(&seven).next(&seven) else { panic!("its slots") };
     assert!(table.apply(&named));
     assert_eq!(table.bucket(&name()).unwrap().limit(), seven.common(), "four slots, as then");
     assert!(!table.apply(&late));
@@ -437,10 +442,10 @@ fn a_row_is_made_only_if_the_bucket_cools_down_and_keeps_out_versions_as_it_was_
         let mut table = Table::default();
         assert!(table.apply(&[Write::Put(Bucket::full(name(), *wanted.whole(), NOW).create())]));
         first.iter().for_each(|write| assert!(table.apply_one(write)));
-        while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted, NOW) {
+        while let SlotStep::Write(writes) = table.read(&wanted).next(&wanted) {
             assert!(table.apply(&writes));
         }
-        let SlotStep::GoOn(made) = table.read(&wanted).next(&wanted, NOW) else { panic!("all are free") };
+        let SlotStep::GoOn(made) = table.read(&wanted).next(&wanted) else { panic!("all are free") };
         (table, made)
     };
     for (first, since) in

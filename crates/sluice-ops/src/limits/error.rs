@@ -74,8 +74,9 @@ pub enum LimitsError {
     },
     /// Calls hold slots that a share is to have.
     #[error(
-        "{dimension}: {held} slots are still held by calls that began before the change; each sweep gives the shares what \
-         has come back (to do it at once, apply the file again)"
+        "{dimension}: {held} slots are still held by calls that began before the change; each sweep of the reconciler gives \
+         the shares what has come back; to do it at once, and to remove the row of a removed share, apply the file again \
+         when those calls have ended"
     )]
     SlotsHeld {
         /// The dimension.
@@ -96,6 +97,16 @@ pub enum LimitsError {
         /// The row.
         row: Dimension,
     },
+    /// A share is to have a row whose name would be too long.
+    #[error(
+        "{dimension}: the name {dimension}@{share} of the row of its share is too long: give the share a shorter name"
+    )]
+    NameTooLong {
+        /// The dimension.
+        dimension: Dimension,
+        /// The share.
+        share: ShareName,
+    },
     /// A limit for a row that has the slots of a share.
     #[error(
         "{0} is the row of a share, whose slots are a part of its bucket's: change `[bucket.shares]` of that bucket instead"
@@ -103,7 +114,8 @@ pub enum LimitsError {
     RowOfShare(Dimension),
     /// Callers or other operators wrote the rows of the shares in every try.
     #[error(
-        "{0}: its rows changed during every try; what the change of its shares has done so far stays: apply the file again"
+        "{0}: its rows changed during every try; what the change of its shares has done so far stays: apply the file again \
+         (if that never helps, `shares` in its row has what only a later version writes: use that version)"
     )]
     SharesContended(Dimension),
     /// The row changed in every try.

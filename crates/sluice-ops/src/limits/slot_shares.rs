@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use sluice_core::{Bucket, Dimension, InvalidLimit, Limit, Load, SlotRows, SlotStep, Split, Write};
 use sluice_table::{Resend, Store, StoreError, Transacted, Transaction, Written};
 use tokio::time::{Instant, sleep};
@@ -40,7 +41,7 @@ impl Ops {
             may_become(&common, to.whole())?;
             let from = before.get_or_insert_with(|| common.split()).clone();
             let rows = self.slot_rows(common, to).await?;
-            let is_applied = match rows.next(to, self.store.time().await?) {
+            let is_applied = match rows.next(to) {
                 SlotStep::Done => {
                     rows.shares.iter().flatten().for_each(|row| self.observer.changed(row.dimension()));
                     self.observer.changed(dimension);
@@ -88,7 +89,7 @@ impl Ops {
             return Ok(bucket.is_split_as(split));
         }
         let rows = self.slot_rows(bucket.clone(), split).await?;
-        Ok(rows.next(split, self.store.time().await?) == SlotStep::Done)
+        Ok(rows.next(split) == SlotStep::Done)
     }
 
     /// Fails for the row of a share: nobody but its bucket says how many slots it has.
@@ -105,16 +106,19 @@ impl Ops {
     /// Reads the rows of all shares that the bucket has or is to have. A row of a share that the bucket does
     /// not name is another bucket.
     async fn slot_rows(&self, common: Bucket, to: &Split) -> Result<SlotRows, LimitsError> {
-        let mut shares = Vec::new();
-        for share in SlotRows::names(&common, to) {
-            let Some(row) = common.dimension().of_share(&share) else { continue };
+        let name = common.dimension();
+        let rows = SlotRows::names(&common, to).into_iter().map(async |share| {
+            let Some(row) = name.of_share(&share) else {
+                return Err(LimitsError::NameTooLong { dimension: name.clone(), share });
+            };
             let bucket = self.bucket(&row).await?;
             let is_named = common.slot_shares().iter().any(|named| named.name == share);
-            if bucket.as_ref().is_some_and(|bucket| !is_named || !bucket.limit().is_concurrent()) {
-                return Err(LimitsError::NameTaken { dimension: common.dimension().clone(), share, row });
+            match bucket.as_ref().is_some_and(|bucket| !is_named || !bucket.limit().is_concurrent()) {
+                true => Err(LimitsError::NameTaken { dimension: name.clone(), share, row }),
+                false => Ok(bucket),
             }
-            shares.push(bucket);
-        }
+        });
+        let shares = try_join_all(rows).await?;
         Ok(SlotRows { common, shares })
     }
 }

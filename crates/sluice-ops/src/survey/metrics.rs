@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::metrics::SharedString;
-use sluice_core::{Amount, Bucket, COMMON, Dimension, SlotLine, Timestamp};
+use sluice_core::{Amount, Bucket, COMMON, Dimension, SlotLine, SlotRows, Timestamp};
 
 use sluice_table::metric as names;
 
@@ -67,12 +67,23 @@ impl Survey {
     /// The lines of a concurrency bucket with shares; none of any other bucket.
     #[must_use]
     pub fn slot_lines(&self, bucket: &Bucket) -> Vec<SlotLine> {
-        if bucket.slot_shares().is_empty() {
+        if !bucket.has_slot_shares() {
             return Vec::new();
         }
-        let readable = || self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
-        let row = |of: &Dimension| readable().find(|row| row.dimension() == of);
+        let row = |of: &Dimension| self.readable(of);
         SlotLine::all(bucket, row, self.leases.iter().filter_map(|row| row.lease.as_ref().ok()))
+    }
+
+    /// The rows of a concurrency bucket with shares that could be read.
+    #[must_use]
+    pub fn slot_rows(&self, bucket: &Bucket) -> SlotRows {
+        let shares = bucket.slot_shares().iter().map(|share| self.readable(&share.row).cloned());
+        SlotRows { shares: shares.collect(), common: bucket.clone() }
+    }
+
+    fn readable(&self, dimension: &Dimension) -> Option<&Bucket> {
+        let mut readable = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
+        readable.find(|row| row.dimension() == dimension)
     }
 
     fn leases_by_bucket(&self) -> Leases<'_> {

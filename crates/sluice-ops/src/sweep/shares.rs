@@ -9,23 +9,18 @@ use sluice_table::{Store, StoreError};
 use super::recount::read_buckets;
 use crate::limits::send;
 
-/// Two are enough if nobody else writes the rows: slots are given out, and the change ends.
-const MOST_STEPS: usize = 6;
+/// One is enough if nobody else writes the rows.
+const MOST_TRIES: u32 = 6;
 
 /// Goes on with the changes of these buckets, each as far as slots have come back. What fails is left to the
 /// next sweep: the work of this one is done.
 pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     for dimension in changing {
-        let mut has_moved = false;
-        let ended = go_on_with(store, &dimension, &mut has_moved).await;
-        if has_moved {
-            tracing::info!(event = "reconciler.shares_moved", %dimension);
-        }
-        match ended {
-            Ok(true) => {}
-            Ok(false) => {
-                let message = "its rows changed during every try, or `shares` in its row has what only a later version \
-                               writes";
+        match go_on_with(store, &dimension).await {
+            Ok(Ended::AsFarAsPossible) => {}
+            Ok(Ended::Rejected) => {
+                let message = "its rows changed during every try; or `shares` in its row has what only a later version writes: \
+                               update the reconciler";
                 tracing::warn!(event = "reconciler.shares_left", %dimension, message);
             }
             Err(error) => {
@@ -38,20 +33,24 @@ pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     }
 }
 
-/// False if the last write failed as often as it was tried: its conditions did not hold.
-async fn go_on_with(store: &Store, dimension: &Dimension, has_moved: &mut bool) -> Result<bool, StoreError> {
-    let mut failures = 0;
-    for _ in 0..MOST_STEPS {
-        let Some(rows) = read_rows(store, dimension).await? else { return Ok(true) };
-        let Some(writes) = rows.resumed(store.time().await?) else { return Ok(true) };
+enum Ended {
+    AsFarAsPossible,
+    /// Conditions of its writes did not hold in any try.
+    Rejected,
+}
+
+async fn go_on_with(store: &Store, dimension: &Dimension) -> Result<Ended, StoreError> {
+    for attempt in 0..MOST_TRIES {
+        let Some(rows) = read_rows(store, dimension).await? else { return Ok(Ended::AsFarAsPossible) };
+        let Some(writes) = rows.resumed() else { return Ok(Ended::AsFarAsPossible) };
         if send(store, &writes).await? {
-            (*has_moved, failures) = (true, 0);
-        } else {
-            store.back_off(failures).await;
-            failures += 1;
+            // All that had come back is given out, or the change has ended.
+            tracing::info!(event = "reconciler.shares_moved", %dimension);
+            return Ok(Ended::AsFarAsPossible);
         }
+        store.back_off(attempt).await;
     }
-    Ok(failures == 0)
+    Ok(Ended::Rejected)
 }
 
 /// `None` if the bucket is gone, or no change is under way any more.

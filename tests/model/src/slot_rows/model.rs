@@ -117,8 +117,8 @@ impl SlotRows {
             common - read.common.capacity,
             if is_wanted { wanted - read.share.map_or(0, |row| row.capacity) } else { 0 },
         ];
-        let own = lacks[0].min(room);
-        let its = lacks[1].min(room - own);
+        let its = lacks[1].min(room);
+        let own = lacks[0].min(room - its);
         let is_last = [own, its] == lacks && is_wanted == (has_row || its > 0);
         if own + its > 0 || is_last {
             return Some(Step::Grow { own, its, is_last });

@@ -11,9 +11,11 @@ use crate::bucket::Bucket;
 use crate::bucket::slot_shares::SlotShare;
 use crate::dimension::Dimension;
 use crate::limit::{Limit, LimitType};
+use crate::plan::change::RESIZES;
 use crate::schema::{
-    BLOCKED_UNTIL, CAPACITY, CHANGES_TO, COST_PER_CALL, COUNTED, KEY, LAST_REFILL_AT, LIMIT_TYPE,
-    LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, PROTOCOL, REFILL_RATE, SHARES, TOKENS, VERSION,
+    BLOCKED_UNTIL, CAPACITY, CHANGES_TO, COST_CHANGES_TO, COST_PER_CALL, COUNTED, KEY, LAST_REFILL_AT,
+    LIMIT_TYPE, LINE_BACKGROUND, LINE_CAPACITY, LINE_CLOSED, LINE_FLOOR, PROTOCOL, REFILL_RATE, SHARES,
+    TOKENS, VERSION,
 };
 use crate::statement::{AttributeNames, Delete, Operand, Statement, Update, Values, Write};
 use crate::timestamp::Timestamp;
@@ -22,13 +24,15 @@ use crate::timestamp::Timestamp;
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
 /// - Another operator has named a share since the reading, or made its row. Its name would be lost, or its
 ///   slots given to others.
-/// - Another operator wants another limit since, or has come to its end: this write would go beyond it.
+/// - Another operator has stated another limit since, or has ended the change: this write would exceed that
+///   limit.
 /// - `capacity`: another operator began and ended a change since, or gave the same slots to another line.
 const AS_STATED: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND ";
 
-const COUNTS: &str = "#version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
+/// If the row keeps its slots.
+const STAYS: &str = "SET #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
 
-const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, CAPACITY, VERSION, COUNTED, LIMIT_TYPE];
+const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, COST_CHANGES_TO, CAPACITY, VERSION, COUNTED, LIMIT_TYPE];
 
 /// Interleaving that the condition stops: a caller took a slot since the reading, and the lease would be left
 /// without its bucket while another line has the slot.
@@ -37,22 +41,22 @@ static REMOVE: Statement = Statement::guard(
     &[CAPACITY, TOKENS, LIMIT_TYPE],
 );
 
-const MOVES: &str = "#tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, ";
-
 /// Interleaving that it stops: the line has fallen below zero since the reading, and more of it is held than
 /// was counted.
 const AS_COUNTED: &str = "#tokens >= :least AND ";
 
-/// Interleaving that it stops: a cool-down began since the reading, and a row that is made would not know of
-/// it.
-const NOT_COOLING: &str = "(attribute_not_exists(#blocked_until) OR #blocked_until <= :cools_until) AND ";
-
-/// Interleaving that it stops: the cool-down was ended or made longer since the reading, and a row that is
-/// made has its old end.
+/// Interleaving that these two stop: a cool-down began, ended or was made longer since the reading, and a row
+/// that is made does not have it, or has its old end.
+const NOT_COOLING: &str = "attribute_not_exists(#blocked_until) AND ";
 const COOLING_AS_READ: &str = "#blocked_until >= :cools_from AND #blocked_until <= :cools_until AND ";
 
+/// Interleaving that these two stop: an operator keeps other versions out since the reading, and a row that is
+/// made lets them in.
+const KEEPS_NOBODY_OUT: &str = "attribute_not_exists(#protocol) AND ";
+const KEEPS_OUT_AS_READ: &str = "#protocol = :protocol AND ";
+
 const OF_SLOTS: &[&str] =
-    &[TOKENS, CAPACITY, COST_PER_CALL, SHARES, CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
+    &[TOKENS, CAPACITY, COST_PER_CALL, SHARES, CHANGES_TO, COST_CHANGES_TO, VERSION, COUNTED, LIMIT_TYPE];
 
 const OF_GROWTH: &[&str] = &[
     TOKENS,
@@ -62,6 +66,7 @@ const OF_GROWTH: &[&str] = &[
     PROTOCOL,
     SHARES,
     CHANGES_TO,
+    COST_CHANGES_TO,
     VERSION,
     COUNTED,
     LIMIT_TYPE,
@@ -69,8 +74,7 @@ const OF_GROWTH: &[&str] = &[
 
 /// Growth of the row of a share. The bucket's own row is in the same transaction.
 static GROW: Statement = Statement::fixed(
-    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
-     #counted = if_not_exists(#counted, :0) + :1",
+    RESIZES,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least",
     &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
@@ -80,8 +84,8 @@ pub(super) struct OwnSlots {
     pub(super) cost: Cost,
     /// Below zero if it shrinks.
     pub(super) more: Amount,
-    /// In the write that gives other rows theirs: when all of them were counted.
-    pub(super) counted_at: Option<Timestamp>,
+    /// Whether other rows get theirs in the same write, because all were counted.
+    pub(super) all_are_counted: bool,
 }
 
 /// The write of the bucket's own row that leaves it with these names, and changing to this limit or not
@@ -89,14 +93,14 @@ pub(super) struct OwnSlots {
 pub(super) fn own_row(
     own: &Bucket,
     names: &[SlotShare],
-    changes_to: Option<Amount>,
+    changes_to: Option<Limit>,
     slots: Option<OwnSlots>,
 ) -> Write {
     let (before, read) = (own.slot_shares(), own.changes_to());
-    let (mut update, mut removes) = (String::from("SET "), String::new());
+    let (mut update, mut removes) = (String::from(STAYS), String::new());
     let mut condition = String::from(AS_STATED);
     let (mut values, mut attributes) = (as_read(own), OF_NAMES);
-    let mut states = alloc::vec![
+    let states = [
         State {
             name: "#shares",
             after: (":shares", (!names.is_empty()).then(|| map_of(names))),
@@ -104,31 +108,42 @@ pub(super) fn own_row(
         },
         State {
             name: "#changes_to",
-            after: (":changes_to", changes_to.map(Operand::number)),
-            read: (":read_changes_to", read.map(Operand::number)),
+            after: (":changes_to", changes_to.map(|whole| Operand::number(whole.capacity()))),
+            read: (":read_changes_to", read.map(|whole| Operand::number(whole.capacity()))),
+        },
+        State {
+            name: "#cost_changes_to",
+            after: (":cost_changes_to", changes_to.map(|whole| Operand::number(whole.cost_per_call()))),
+            read: (":read_cost_changes_to", read.map(|whole| Operand::number(whole.cost_per_call()))),
         },
     ];
     if let Some(OwnSlots { cost, more, .. }) = &slots {
-        update.push_str(MOVES);
+        update = RESIZES.into();
         values.extend(moved(own, *cost, *more));
         attributes = OF_SLOTS;
     }
-    if let Some(counted_at) = slots.and_then(|slots| slots.counted_at) {
+    if slots.is_some_and(|slots| slots.all_are_counted) {
         condition.push_str(AS_COUNTED);
         values.push(least(own));
-        let (cools, of_cooling) = cooling(own, counted_at);
-        condition.push_str(cools);
-        values.extend(of_cooling);
+        match own.blocked_until() {
+            None => condition.push_str(NOT_COOLING),
+            Some(until) => {
+                // Another client may have written it with more decimals.
+                let tick = Duration::from_micros(1);
+                condition.push_str(COOLING_AS_READ);
+                values.push((":cools_from", Operand::number(until.before(tick))));
+                values.push((":cools_until", Operand::number(until.after(tick))));
+            }
+        }
+        match own.protocol() {
+            None => condition.push_str(KEEPS_NOBODY_OUT),
+            Some(protocol) => {
+                condition.push_str(KEEPS_OUT_AS_READ);
+                values.push((":protocol", Operand::number(protocol)));
+            }
+        }
         attributes = OF_GROWTH;
-        // A row that is made keeps out the same versions.
-        let protocol = || own.protocol().map(Operand::number);
-        states.push(State {
-            name: "#protocol",
-            after: (":protocol", protocol()),
-            read: (":read_protocol", protocol()),
-        });
     }
-    update.push_str(COUNTS);
     for (at, State { name, after, read }) in states.into_iter().enumerate() {
         if at > 0 {
             condition.push_str(" AND ");
@@ -153,18 +168,6 @@ pub(super) fn own_row(
     let names = AttributeNames::of(attributes);
     let statement = Statement { update: update.into(), condition: condition.into(), names };
     Write::Update(Update { key: own.key(), statement: Cow::Owned(statement), values })
-}
-
-/// The condition that the bucket cools down as it did when it was read.
-fn cooling(own: &Bucket, now: Timestamp) -> (&'static str, Values) {
-    let tick = Duration::from_micros(1);
-    let until = |until: Timestamp| (":cools_until", Operand::number(until.after(tick)));
-    match own.blocked_until().filter(|end| *end > now) {
-        None => (NOT_COOLING, alloc::vec![until(now)]),
-        Some(end) => {
-            (COOLING_AS_READ, alloc::vec![until(end), (":cools_from", Operand::number(end.before(tick)))])
-        }
-    }
 }
 
 /// An attribute of the bucket's row: what it is to be, and what it was read as.
@@ -230,9 +233,9 @@ fn least(bucket: &Bucket) -> (&'static str, Operand) {
 
 /// The write that makes the row of a share. It is an update, as sweeps may not put rows.
 ///
-/// Interleaving that the condition stops: the row is another bucket's since the reading.
-pub(super) fn made(row: &Dimension, limit: Limit, own: &Bucket, now: Timestamp) -> Write {
-    let item = Bucket::full(row.clone(), limit, now).create().item;
+/// Interleaving that the condition stops: somebody has created a bucket of this name since the reading.
+pub(super) fn made(row: &Dimension, limit: Limit, own: &Bucket) -> Write {
+    let item = Bucket::full(row.clone(), limit, Timestamp::default()).create().item;
     let mut values: Values = Vec::new();
     let mut sets = String::from(
         "SET #capacity = :capacity, #tokens = :tokens, #refill_rate = :refill_rate, \
@@ -258,7 +261,7 @@ pub(super) fn made(row: &Dimension, limit: Limit, own: &Bucket, now: Timestamp) 
         attributes.push(PROTOCOL);
         values.push((":protocol", Operand::number(protocol)));
     }
-    if let Some(until) = own.blocked_until().filter(|until| *until > now) {
+    if let Some(until) = own.blocked_until() {
         sets.push_str(", #blocked_until = :blocked_until");
         attributes.push(BLOCKED_UNTIL);
         values.push((":blocked_until", Operand::number(until)));

@@ -90,7 +90,7 @@ fn planned(reading: &SlotRows, to: &Split, now: Timestamp) -> SlotStep {
         let change = Write::Update(Change::plan(&reading.common, to.whole(), now).unwrap());
         return if is_done { SlotStep::Done } else { SlotStep::Write(vec![change]) };
     }
-    reading.next(to, now)
+    reading.next(to)
 }
 
 /// A write that borrows.
@@ -129,13 +129,18 @@ impl Crowd {
             Step::Writes(who) => {
                 most = self.splits[who].whole().capacity();
                 let (reading, to) = (&self.readings[who], &self.splits[who]);
-                let step = if who == 0 { planned(reading, to, self.now) } else { reading.next(to, self.now) };
+                let step = if who == 0 { planned(reading, to, self.now) } else { reading.next(to) };
                 self.writes(&step);
             }
             Step::SweepReads => self.swept = self.table.read_as_stated(),
             Step::Sweeps => {
                 // What is wanted now, whatever was when it read.
-                most = self.table.bucket(&name()).unwrap().changes_to().unwrap_or(Amount::ZERO);
+                most = self
+                    .table
+                    .bucket(&name())
+                    .unwrap()
+                    .changes_to()
+                    .map_or(Amount::ZERO, |whole| whole.capacity());
                 self.sweeps();
             }
             Step::Takes { row, cost } => {
@@ -168,7 +173,7 @@ impl Crowd {
 
     /// True if it wrote something.
     fn sweeps(&mut self) -> bool {
-        self.swept.resumed(self.now).is_some_and(|writes| self.table.apply(&writes))
+        self.swept.resumed().is_some_and(|writes| self.table.apply(&writes))
     }
 
     fn row(&self, nth: usize) -> Bucket {
@@ -247,7 +252,7 @@ impl Crowd {
             assert!(counted(&self.table) <= before.max(most));
             if round % 4 == 0 {
                 self.swept = self.table.read_as_stated();
-                let stated = self.swept.common.changes_to().unwrap_or(Amount::ZERO);
+                let stated = self.swept.common.changes_to().map_or(Amount::ZERO, |whole| whole.capacity());
                 self.sweeps();
                 assert!(counted(&self.table) <= before.max(most).max(stated));
             }
@@ -256,7 +261,7 @@ impl Crowd {
                 self.takes(&common, Amount::from_tokens(1));
             }
         }
-        assert_eq!(self.table.read(&last).next(&last, self.now), SlotStep::Done, "it comes to no end");
+        assert_eq!(self.table.read(&last).next(&last), SlotStep::Done, "it comes to no end");
         while !self.held.is_empty() {
             self.gives_back(0);
         }

@@ -13,9 +13,10 @@ use super::{AS_READ, NEED, NOT_BLOCKED, NOW, bucket, condition};
 const NOT_WAITED_FOR: &str =
     "(attribute_not_exists(#waited_until) OR #waited_until <= :now OR #waited_until > :far)";
 /// With what the rows change to.
-const NAMES_AS_READ: &str = "#shares = :read_shares AND #changes_to = :read_changes_to";
+const NAMES_AS_READ: &str = "#shares = :read_shares AND #changes_to = :read_changes_to \
+     AND #cost_changes_to = :read_cost_changes_to";
 const GROWS: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :least \
-     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :cools_until)";
+     AND attribute_not_exists(#blocked_until)";
 const NO_PROTOCOL: &str = "attribute_not_exists(#protocol)";
 
 /// Attributes of a row, or of an entry of a map.
@@ -48,6 +49,7 @@ impl Row for Named {
 fn names_search(capacity: &'static str, of_share: &'static str, closed: &'static str) -> Bucket {
     let row = [
         ("changes_to", "5"),
+        ("cost_changes_to", "1"),
         ("capacity", capacity),
         ("tokens", capacity),
         ("refill_rate", "0"),
@@ -76,7 +78,7 @@ fn wanted(has_share: bool) -> Split {
 /// The conditions of the next step.
 fn next(common: Bucket, share: Option<Bucket>, to: &Split) -> Vec<String> {
     let shares = SlotRows::names(&common, to).iter().map(|_| share.clone()).collect();
-    match (SlotRows { common, shares }).next(to, NOW) {
+    match (SlotRows { common, shares }).next(to) {
         SlotStep::Write(writes) | SlotStep::GoOn(writes) | SlotStep::Remove(_, writes) => {
             writes.iter().map(condition).collect()
         }
@@ -105,7 +107,9 @@ fn who_borrows_asks_for_what_stays_and_that_nobody_waits() {
 
 #[test]
 fn names_ask_for_the_names_that_were_read_for_what_they_change_to_and_for_the_common_row() {
-    let first = format!("{AS_READ} AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to)");
+    let first = format!(
+        "{AS_READ} AND attribute_not_exists(#shares) AND attribute_not_exists(#changes_to) AND attribute_not_exists(#cost_changes_to)"
+    );
     assert_eq!(next(bucket(5), None, &wanted(true)), [first], "named, before there is a row");
     let later = format!("{AS_READ} AND {NAMES_AS_READ}");
     assert_eq!(
@@ -128,7 +132,7 @@ fn a_row_shrinks_from_the_capacity_that_was_read_and_while_the_change_is_under_w
 
 #[test]
 fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_was_held() {
-    let own = format!("{GROWS} AND {NAMES_AS_READ} AND {NO_PROTOCOL}");
+    let own = format!("{GROWS} AND {NO_PROTOCOL} AND {NAMES_AS_READ}");
     let row = format!("{AS_READ} AND #tokens >= :least");
     let made = [own.as_str(), "attribute_not_exists(#key)"];
     assert_eq!(next(names_search("3", "2", "1"), None, &wanted(true)), made);
@@ -141,7 +145,7 @@ fn rows_grow_from_the_capacities_and_names_that_were_read_and_from_no_more_than_
 #[test]
 fn a_row_is_made_in_the_write_that_opens_its_name() {
     let rows = SlotRows { common: names_search("3", "2", "1"), shares: vec![None] };
-    let SlotStep::GoOn(writes) = rows.next(&wanted(true), NOW) else { panic!("two slots are free") };
+    let SlotStep::GoOn(writes) = rows.next(&wanted(true)) else { panic!("two slots are free") };
     let [Write::Update(own), Write::Update(_)] = &writes[..] else { panic!("{writes:?}") };
     let Some((_, Operand::Map(names))) = own.values.iter().find(|(name, _)| *name == ":shares") else {
         panic!("{own:?}")

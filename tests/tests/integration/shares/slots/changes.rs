@@ -65,7 +65,7 @@ async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
         give_back(of_before.drain(..3).collect()).await;
         let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
         let error = apply(&world, &to).await.unwrap_err();
-        assert!(error.to_string().contains("each sweep gives the shares"), "{error}");
+        assert!(error.to_string().contains("each sweep of the reconciler"), "{error}");
         // In processes that know the bucket, and in one that does not.
         let (new, mut of_shares) = (world.client(), Vec::new());
         for (client, share) in [(&client, "batch"), (&new, "search"), (&new, "batch")] {
