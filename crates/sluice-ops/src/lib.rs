@@ -20,6 +20,6 @@ pub use ops::Ops;
 pub use released::Released;
 pub use survey::{LoadRow, Survey};
 pub use sweep::{
-    HealPage, HealedPage, MOST_UNITS, NextPage, REPORT_TARGET, ROWS_PER_PAGE, Restored, SweepError,
-    SweepOptions, SweepReport,
+    HealPage, HealedPage, MOST_UNITS, NextPage, REPORT_TARGET, ROWS_PER_PAGE, Restored, SlotsMoved,
+    SweepError, SweepOptions, SweepReport, move_slots,
 };

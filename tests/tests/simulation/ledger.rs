@@ -61,10 +61,10 @@ pub(crate) enum Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Whether it may make or widen a row of a bucket with shares of slots: sweeps go on with what an
-    /// operator began.
+    /// Whether it may make or widen a row of a bucket with shares of slots: sweeps, and callers that found
+    /// none, go on with what an operator began.
     pub(crate) fn may_give_slots(&self, key: &str) -> bool {
-        matches!(self, Self::Sweeper(_)) && key.starts_with(SLOTTED)
+        matches!(self, Self::Sweeper(_) | Self::Process(_)) && key.starts_with(SLOTTED)
     }
 
     pub(crate) const fn name(&self) -> &str {

@@ -1,5 +1,6 @@
-//! Part 4: goes on with changes of shares of slots. `buckets apply` waits 30 s for slots that calls hold;
-//! what comes back later would be used by nobody until somebody applies the file again.
+//! Goes on with changes of shares of slots: part 4 of a sweep, and callers that found no slot. `buckets apply`
+//! waits 30 s for slots that calls hold; what comes back later would be used by nobody until somebody applies
+//! the file again.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,10 @@ const MOST_TRIES: u32 = 6;
 /// next sweep: the work of this one is done.
 pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     for dimension in changing {
-        match go_on_with(store, &dimension).await {
-            Ok(Ended::AsFarAsPossible) => {}
-            Ok(Ended::Rejected) => {
+        match try_often(store, &dimension).await {
+            Ok(SlotsMoved::Nothing) => {}
+            Ok(SlotsMoved::Some) => tracing::info!(event = "reconciler.shares_moved", %dimension),
+            Ok(SlotsMoved::Rejected) => {
                 let message = "its rows changed during every try; or `shares` in its row has what only a later version writes: \
                                update the reconciler";
                 tracing::warn!(event = "reconciler.shares_left", %dimension, message);
@@ -33,24 +35,37 @@ pub(super) async fn go_on(store: &Store, changing: Vec<Dimension>) {
     }
 }
 
-enum Ended {
-    AsFarAsPossible,
-    /// Conditions of its writes did not hold in any try.
+async fn try_often(store: &Store, dimension: &Dimension) -> Result<SlotsMoved, StoreError> {
+    for attempt in 0..MOST_TRIES {
+        match move_slots(store, dimension).await? {
+            SlotsMoved::Rejected => store.back_off(attempt).await,
+            ended => return Ok(ended),
+        }
+    }
+    Ok(SlotsMoved::Rejected)
+}
+
+/// What became of slots that came back while the shares of their bucket change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotsMoved {
+    /// Lines that lacked some have them, or the change has ended.
+    Some,
+    /// There was nothing to do, or the next step is an operator's.
+    Nothing,
+    /// The rows were written meanwhile.
     Rejected,
 }
 
-async fn go_on_with(store: &Store, dimension: &Dimension) -> Result<Ended, StoreError> {
-    for attempt in 0..MOST_TRIES {
-        let Some(rows) = read_rows(store, dimension).await? else { return Ok(Ended::AsFarAsPossible) };
-        let Some(writes) = rows.resumed() else { return Ok(Ended::AsFarAsPossible) };
-        if send(store, &writes).await? {
-            // All that had come back is given out, or the change has ended.
-            tracing::info!(event = "reconciler.shares_moved", %dimension);
-            return Ok(Ended::AsFarAsPossible);
-        }
-        store.back_off(attempt).await;
-    }
-    Ok(Ended::Rejected)
+/// Gives slots that came back to the lines of a concurrency bucket that lack some, if its shares are being
+/// changed. Takes two reads of a few rows (4.2 s each) and a transaction.
+///
+/// # Errors
+/// [`StoreError`] if the table does not answer.
+pub async fn move_slots(store: &Store, dimension: &Dimension) -> Result<SlotsMoved, StoreError> {
+    let Some(writes) = read_rows(store, dimension).await?.and_then(|rows| rows.resumed()) else {
+        return Ok(SlotsMoved::Nothing);
+    };
+    Ok(if send(store, &writes).await? { SlotsMoved::Some } else { SlotsMoved::Rejected })
 }
 
 /// `None` if the bucket is gone, or no change is under way any more.

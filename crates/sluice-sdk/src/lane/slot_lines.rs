@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
+use sluice_ops::SlotsMoved;
 use sluice_table::{Backoff, random_wait_around};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -19,10 +20,11 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
 use crate::lane::reading::{known, known_since, refresh};
 use crate::lane::setback::Taken;
+use crate::lane::slot_moves::Underway;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{own_line, slot_pauses};
+use crate::lane::{own_line, slot_moves, slot_pauses};
 use crate::telemetry;
 
 /// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer
@@ -283,6 +285,7 @@ async fn borrow(
             Some((room, lender, Want { entry, borrows, ..want.clone() }))
         })
     });
+    move_slots(inner, &common);
     let mut lenders: Vec<_> = in_parallel_here(looks.collect()).await.into_iter().flatten().collect();
     lenders.sort_by_key(|(room, ..)| std::cmp::Reverse(*room));
     let at_once = Terms { until: None, stays: false, ..terms };
@@ -299,6 +302,32 @@ async fn borrow(
         }
     }
     None
+}
+
+/// While the shares change, what calls have given back goes to the lines that lack some. Sweeps do this every
+/// few minutes. For callers that find no slot, a task of their process does, beside their own work.
+fn move_slots(inner: &Arc<Inner>, common: &Arc<Entry>) {
+    let Some(bucket) = common.reading().map(|reading| reading.bucket) else { return };
+    let (Some(_), Some(runtime)) = (bucket.changes_to(), inner.background.runtime()) else { return };
+    let Some(underway) = Underway::begin(common.extensions.of()) else { return };
+    let pause = slot_moves::pause(common.load.crowd().unwrap_or(1), bucket.slot_shares().len());
+    let (of, common) = (Arc::clone(inner), Arc::clone(common));
+    inner.background.spawn(&runtime, async move {
+        let _underway = underway;
+        tokio::select! {
+            () = sleep(random_wait_around(pause)) => {}
+            () = of.background.closing() => return,
+        }
+        match sluice_ops::move_slots(&of.store, &common.dimension).await {
+            // A line may be open now, or the change has ended.
+            Ok(SlotsMoved::Some) => {
+                tracing::info!(event = "shares.moved", dimension = %common.dimension);
+                let _ = refresh(&of, &common).await;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(event = "shares.not_moved", dimension = %common.dimension, %error),
+        }
+    });
 }
 
 /// What a line has for borrowers: nothing while its own callers wait, or while it cools down.

@@ -64,7 +64,7 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Only an operator makes a bucket, or a sweep a row of a share, and it starts full.
+    /// Only an operator makes a bucket; a sweep and a caller make rows of shares, too. Each starts full.
     pub(super) fn made(
         &mut self,
         writer: Writer<'_>,

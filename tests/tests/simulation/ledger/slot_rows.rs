@@ -2,7 +2,7 @@
 //!
 //! - What may be in use at once, now or later, is the sum of max(C, H) over the rows: C is the capacity of a
 //!   row, H what is taken of it. No write raises it but an operator's, and that not above the limit that the
-//!   operator declared; and a sweep's, not above what the bucket's row says that it changes to.
+//!   operator declared; and a sweep's or a caller's, not above what the bucket's row says that it changes to.
 //! - A share that is open, or goes, has a row, and one that is not open yet has none. Each row is named by
 //!   the bucket's own row, and a row that goes has no lease. While no change is under way, each share has the
 //!   slots that its name says.
@@ -259,7 +259,7 @@ impl Ledger {
         let names = names.and_then(|names| names.back()).map(|(_, names)| names);
         let most = match writer {
             Writer::Operator => before.max(declared),
-            Writer::Sweeper(_) => before.max(stated),
+            Writer::Sweeper(_) | Writer::Process(_) => before.max(stated),
             _ => before,
         };
         if after > most {
@@ -269,8 +269,14 @@ impl Ledger {
                 "{bucket}: after a write of {by} {after} may be in use at once, {before} before, {declared} is declared: {rows:?}"
             ));
         }
-        if after > before && matches!(writer, Writer::Sweeper(_)) {
-            self.judgements.push("judged: a sweep gives slots to shares");
+        match writer {
+            Writer::Sweeper(_) if after > before => {
+                self.judgements.push("judged: a sweep gives slots to shares");
+            }
+            Writer::Process(_) if after > before => {
+                self.judgements.push("judged: a caller gives slots to shares");
+            }
+            _ => {}
         }
         let held: Micros = rows.iter().map(|name| self.held(name)).sum();
         if held > after {

@@ -52,8 +52,8 @@ async fn slots_that_do_not_come_back_are_named_and_the_next_call_goes_on() {
     give_back(held).await;
 }
 
-/// The calls that hold slots last for minutes, as in telephony. Each product has a slot at once, and the rest with
-/// the sweeps.
+/// The calls that hold slots last for minutes, as in telephony. Each product has a slot at once, and the rest
+/// with the sweeps.
 #[tokio::test(start_paused = true)]
 async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
     for kind in [Kind::Rows, Kind::Inline] {
@@ -84,6 +84,47 @@ async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
         assert!(world.bucket(CONCURRENT).await.is_split_as(&to), "nobody applied the file again");
         assert_eq!(apply(&world, &to).await.unwrap(), Applied::Unchanged);
         give_back(of_shares).await;
+        assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
+    }
+}
+
+/// No sweep comes, and nobody applies the file again. All slots were held when the shares were declared, so
+/// none of them has a row, and the common line has fewer slots than are held.
+#[tokio::test(start_paused = true)]
+async fn callers_that_find_no_slot_give_the_shares_what_came_back() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        let mut of_before = take_all(&client, &CONCURRENT.into()).await;
+        let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
+        apply(&world, &to).await.unwrap_err();
+        give_back(of_before.drain(..6).collect()).await;
+        let (began, mut held) = (Instant::now(), Vec::new());
+        // In a process that knows the bucket, and in one that does not. One caller comes again and again, and
+        // one waits.
+        let new = world.client();
+        let comes_again = async {
+            loop {
+                match client.acquire(of("search")).await.unwrap().granted() {
+                    Some(grant) => return grant,
+                    None => sleep(Duration::from_millis(500)).await,
+                }
+            }
+        };
+        let waits = new.slot(of("batch")).max_wait(Duration::from_secs(20));
+        let waits = waits.run(async |_| Ok::<_, LimitError>(began.elapsed()));
+        let (grant, waited) = tokio::join!(comes_again, waits);
+        held.push(grant);
+        let took = began.elapsed().max(waited.unwrap());
+        assert!(took < Duration::from_secs(5), "{kind:?}: {took:?}");
+        give_back(of_before).await;
+        while !world.bucket(CONCURRENT).await.is_split_as(&to) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{kind:?}: {:?}", free(&world).await);
+            held.extend(client.acquire(of("search")).await.unwrap().granted());
+            assert!(held.len() <= 10, "more than the vendor allows");
+            sleep(Duration::from_millis(500)).await;
+        }
+        give_back(held).await;
         assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
     }
 }
