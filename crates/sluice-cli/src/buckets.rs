@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use sluice_ops::{Applied, LimitsError};
 use sluice_sdk::Client;
 use sluice_sdk::core::schema::PROTOCOL_VERSION;
-use sluice_sdk::core::{Change, Dimension, OnLowerLimit, Timestamp};
+use sluice_sdk::core::{Change, Dimension, OnLowerLimit, Split, Timestamp};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
@@ -87,7 +88,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             if create_table {
                 self::create_table(&client).await?;
             }
-            let (changes, held) = match dry_run {
+            let (changes, failed) = match dry_run {
                 true => (compare(&client, &declared).await?, Vec::new()),
                 false => apply_all(&client, &declared).await?,
             };
@@ -99,8 +100,8 @@ pub(crate) async fn run(options: Options) -> Ended {
             } else {
                 print_changes(&changes)
             }
-            if !held.is_empty() {
-                return Err(Failure::new(held.join("\n")));
+            if !failed.is_empty() {
+                return Err(Failure::new(failed.join("\n")));
             }
         }
         Action::Init(options) => init::run(&options)?,
@@ -141,25 +142,35 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
 
 #[cfg(feature = "lab")]
 pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(), Failure> {
-    let (changes, held) = apply_all(client, declared).await?;
+    let (changes, failed) = apply_all(client, declared).await?;
     print_changes(&changes);
-    if held.is_empty() { Ok(()) } else { Err(Failure::new(held.join("\n"))) }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("\n"))) }
 }
 
-/// What changed, and of which buckets a change of shares has not come to its end.
+/// Slots that are free move in a few requests.
+const SAYS_WHY_AFTER: Duration = Duration::from_secs(2);
+
+/// What changed, and of which buckets a change of shares met a conflict in every try.
 async fn apply_all(
     client: &Client,
     declared: &BucketsFile,
 ) -> Result<(Vec<ChangeLine>, Vec<String>), Failure> {
     // Compares every bucket first: one that cannot be applied is found before anything is.
-    compare(client, declared).await?;
-    let (mut changes, mut held) = (Vec::new(), Vec::new());
-    for (dimension, split) in &declared.limits {
-        let applied = match client.ops().apply_split(dimension, split).await {
+    let planned = compare(client, declared).await?;
+    let (mut changes, mut failed) = (Vec::new(), Vec::new());
+    for ((dimension, split), planned) in declared.limits.iter().zip(planned) {
+        let applied = match apply_one(client, dimension, split).await {
             Ok(applied) => applied,
+            // It is declared, and goes on without this command.
+            Err(error @ LimitsError::SlotsHeld { .. }) => {
+                let mut change = planned;
+                change.warning = Some(error.to_string());
+                changes.push(change);
+                continue;
+            }
             // Nothing is wrong with the rest of the file.
-            Err(error @ (LimitsError::SlotsHeld { .. } | LimitsError::SharesContended(_))) => {
-                held.push(declared.at(dimension, error).to_string());
+            Err(error @ LimitsError::SharesContended(_)) => {
+                failed.push(declared.at(dimension, error).to_string());
                 continue;
             }
             Err(error) => return Err(declared.at(dimension, error)),
@@ -172,7 +183,20 @@ async fn apply_all(
             .map_err(|error| declared.at(dimension, error))?;
         changes.push(ChangeLine::new(dimension, split, &applied, adopts.then_some(then)));
     }
-    Ok((changes, held))
+    Ok((changes, failed))
+}
+
+/// Says why it takes long, if it does.
+async fn apply_one(client: &Client, dimension: &Dimension, split: &Split) -> Result<Applied, LimitsError> {
+    let ops = client.ops();
+    let mut applies = std::pin::pin!(ops.apply_split(dimension, split));
+    if let Ok(applied) = tokio::time::timeout(SAYS_WHY_AFTER, &mut applies).await {
+        return applied;
+    }
+    if split.whole().is_concurrent() {
+        anstream::eprintln!("{dimension}: waiting for slots that calls hold, 30 s at most");
+    }
+    applies.await
 }
 
 /// What would change. Every bucket that cannot be applied is in the error.

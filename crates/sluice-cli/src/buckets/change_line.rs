@@ -22,7 +22,7 @@ pub(super) struct ChangeLine {
     /// The new floor, if it changes: a minute, or at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     adopt_at_least: Option<Decimal>,
-    /// A warning about the limit.
+    /// A warning about the limit, or that its shares do not have all of their slots yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) warning: Option<String>,
 }

@@ -252,7 +252,7 @@ impl ShareLevel {
         let background = if *background { ", background" } else { "" };
         let changing = match self.changes_to.as_deref() {
             None => String::new(),
-            Some("0") => "; removed: apply the file again when its calls have ended".to_owned(),
+            Some("0") => "; removed".to_owned(),
             Some(then) if self.has_too_many => {
                 format!("; is to become {}: apply the file again", short(then))
             }
@@ -270,12 +270,14 @@ impl ShareLevel {
         let (lent, borrowed) = (some("lent", lent), some("borrowed", borrowed));
         // While it shrinks, calls may still hold more slots than the line has.
         let (level, beyond) = match level.strip_prefix('-').filter(|_| is_of_slots) {
-            Some(beyond) => ("0".to_owned(), format!(", {} more are held than it has", short(beyond))),
+            Some(beyond) => ("0".to_owned(), format!(", {} held beyond that", short(beyond))),
             None => (short(level), String::new()),
         };
-        let (capacity, lends_above) = (short(capacity), short(lends_above));
+        let capacity = short(capacity);
+        // A share that goes lends nothing.
+        let keeps = if self.closed { String::new() } else { format!(", keeps {}", short(lends_above)) };
         format!(
-            "{share:<width$} {level} of {capacity}{rate}{beyond}{lent}{borrowed}, lends above {lends_above}{background}{changing}"
+            "{share:<width$} {level} of {capacity}{rate}{beyond}{lent}{borrowed}{keeps}{background}{changing}"
         )
     }
 }

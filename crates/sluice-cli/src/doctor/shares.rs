@@ -109,17 +109,20 @@ fn percent(part: Amount, whole: Amount) -> String {
 
 fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
     let (shares, common): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.share.is_some());
-    let count = if shares.len() == 1 { "1 share".to_owned() } else { format!("{} shares", shares.len()) };
+    let count = match shares.iter().filter(|share| !share.is_going).count() {
+        1 => "1 share".to_owned(),
+        count => format!("{count} shares"),
+    };
     let each = shares.iter().map(Part::describe).collect::<Vec<_>>().join(", ");
     let rest = common.first().map(|common| format!("; {}", common.describe())).unwrap_or_default();
     Finding::fine(Check::Shares, bucket.dimension(), format!("{count}: {each}{rest}"))
 }
 
 fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
-    const GOES_ON: &str = "wait: each sweep of the reconciler moves the slots that have come back; to do it at once, run \
-                           `sluice buckets apply FILE` again";
+    const GOES_ON: &str = "wait: callers that find no slot move those that have come back, and so does each sweep; to do it \
+                           at once, run `sluice buckets apply FILE` again";
     const IS_LEFT: &str =
-        "run `sluice buckets apply FILE` again: the next step of this change is not one of sweeps";
+        "run `sluice buckets apply FILE` again: the next step of this change is an operator's";
     let is_changing = bucket.changes_to().is_some();
     // A row may be in the part that was not read.
     let is_left = survey.is_whole && survey.slot_rows(bucket).needs_operator();

@@ -12,7 +12,7 @@ pub(crate) struct ShareView {
     /// `common` is the part that no share has.
     #[serde(rename = "share")]
     pub(crate) name: String,
-    /// What it was promised.
+    /// What it has. Of slots: those of its row, which are fewer or more than promised while the shares change.
     pub(crate) capacity: f64,
     /// Tokens a second; 0 for slots.
     pub(crate) refill_rate: f64,
@@ -47,6 +47,8 @@ pub(crate) struct ShareOfSlots {
     /// Whether it was removed, and its row is still there.
     #[serde(rename = "removed")]
     pub(crate) is_going: bool,
+    /// The slots that it will have, while the shares change.
+    pub(crate) changes_to: Option<f64>,
     /// Whether it has a row that can be read.
     pub(crate) has_row: bool,
 }
@@ -68,7 +70,7 @@ impl ShareView {
         let (held, lent, borrowed) = (tokens(line.held()), tokens(line.lent), tokens(line.borrowed));
         Self {
             name: line.name().to_owned(),
-            capacity: tokens(line.guaranteed),
+            capacity: tokens(line.capacity),
             refill_rate: 0.0,
             level: tokens(line.free.unwrap_or_default()),
             lends_above: tokens(line.lends_above),
@@ -82,6 +84,7 @@ impl ShareView {
                 borrowed,
                 is_closed: line.is_closed,
                 is_going: line.is_going(),
+                changes_to: (line.guaranteed != line.capacity).then(|| tokens(line.guaranteed)),
                 has_row: line.free.is_some(),
             }),
         }

@@ -123,11 +123,13 @@ fn shares_of_slots_are_told_with_what_is_lent_and_borrowed() {
         (share.name.clone(), share.capacity, share.level, slots.held, slots.lent, slots.borrowed)
     };
     let told: Vec<_> = bucket.shares.iter().map(told).collect();
-    let of = |name: &str, (promised, free, held): (f64, f64, f64), (lent, borrowed): (f64, f64)| {
-        (name.to_owned(), promised, free, held, lent, borrowed)
+    let of = |name: &str, (has, free, held): (f64, f64, f64), (lent, borrowed): (f64, f64)| {
+        (name.to_owned(), has, free, held, lent, borrowed)
     };
     // The row of `batch` has not grown to its two yet.
-    let batch = of("batch", (2.0, 0.0, 1.0), (0.0, 1.0));
+    let batch = of("batch", (1.0, 0.0, 1.0), (0.0, 1.0));
+    let then: Vec<_> = bucket.shares.iter().map(|share| share.slots.unwrap().changes_to).collect();
+    assert_eq!(then, [Some(2.0), None, None]);
     assert_eq!(
         told,
         [batch, of("search", (5.0, 3.0, 2.0), (1.0, 1.0)), of("common", (3.0, 1.0, 2.0), (1.0, 0.0))]

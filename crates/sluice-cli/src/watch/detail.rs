@@ -193,12 +193,22 @@ fn share_text(share: &ShareView) -> String {
         };
         let (lent, borrowed) = (part("lent", slots.lent), part("borrowed", slots.borrowed));
         let noted = match slots {
-            ShareOfSlots { is_going: true, .. } => "; removed",
-            ShareOfSlots { is_closed: true, .. } => "; it has no slots yet",
-            ShareOfSlots { has_row: false, .. } => "; its row is missing or cannot be read",
-            _ => "",
+            ShareOfSlots { is_going: true, .. } => "; removed".to_owned(),
+            ShareOfSlots { is_closed: false, has_row: false, .. } => {
+                "; its row is missing or cannot be read".to_owned()
+            }
+            ShareOfSlots { changes_to: Some(then), .. } => format!("; becomes {}", amount(then)),
+            _ => String::new(),
         };
-        return format!("{}: {level} of {capacity} free{lent}{borrowed}{background}{noted}", share.name);
+        // While it shrinks, calls may still hold more slots than the line has.
+        let (level, beyond) = match share.level < 0.0 {
+            true => ("0".to_owned(), format!(", {} held beyond that", amount(-share.level))),
+            false => (level, String::new()),
+        };
+        return format!(
+            "{}: {level} of {capacity} free{beyond}{lent}{borrowed}{background}{noted}",
+            share.name
+        );
     }
     let used = share.used_per_sec.map_or_else(String::new, |used| format!(", used/s {}", rate(used)));
     let part = |what: &str, per_sec: Option<f64>| {

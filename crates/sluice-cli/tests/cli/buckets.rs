@@ -271,8 +271,8 @@ shares = { search = 0.5 }
         [[Some(2), Some(0), Some(1)], [Some(2), Some(1), Some(0)]]
     );
     let shown = sandbox.stdout(&["buckets", "show", slot]);
-    assert!(shown.contains("search    0 of 2 free, borrowed 1, lends above"), "{shown}");
-    assert!(shown.contains("common    1 of 2 free, lent 1, lends above"), "{shown}");
+    assert!(shown.contains("search    0 of 2 free, borrowed 1, keeps"), "{shown}");
+    assert!(shown.contains("common    1 of 2 free, lent 1, keeps"), "{shown}");
     for mut holder in holders {
         Command::new("kill").arg(holder.id().to_string()).status().unwrap();
         holder.wait().unwrap();
@@ -283,8 +283,8 @@ shares = { search = 0.5 }
         [[Some(0), Some(1), Some(2)], [Some(1), Some(0), Some(2)]]
     );
     let shown = sandbox.stdout(&["buckets", "show", "openai#rpm"]);
-    assert!(shown.contains("lent 1 so far, lends above"), "{shown}");
-    assert!(shown.contains("borrowed 1 so far, lends above"), "{shown}");
+    assert!(shown.contains("lent 1 so far, keeps"), "{shown}");
+    assert!(shown.contains("borrowed 1 so far, keeps"), "{shown}");
 }
 
 /// What callers have used of a share stays used, whatever file is applied.

@@ -77,6 +77,7 @@ struct Line<'a> {
     now: Option<&'a Bucket>,
     /// `None` for a share that goes.
     wanted: Option<&'a Limit>,
+    is_background: bool,
 }
 
 impl Line<'_> {
@@ -220,9 +221,14 @@ impl SlotRows {
             row: share.row.clone(),
             now: at(&share.row),
             wanted: wanted(&share.name),
+            is_background: share.is_background,
         });
-        let own =
-            Line { row: self.common.dimension().clone(), now: Some(&self.common), wanted: Some(to.common()) };
+        let own = Line {
+            row: self.common.dimension().clone(),
+            now: Some(&self.common),
+            wanted: Some(to.common()),
+            is_background: false,
+        };
         core::iter::once(own).chain(shares).collect()
     }
 
@@ -299,7 +305,8 @@ fn named(share: &ShareLimit, common: &Bucket) -> Option<SlotShare> {
 }
 
 /// The slots that each line gets of `free`: first a call for each that has no row yet, so that it can be
-/// used; then all that it lacks, or as many whole calls as are left. The common line, the first, is the last.
+/// used; then all that it lacks, or as many whole calls as are left. Shares for background work, and then the
+/// common line, which is the first of the lines, come last.
 fn parts(lines: &[Line<'_>], mut free: Amount) -> Vec<Amount> {
     let mut parts = alloc::vec![Amount::ZERO; lines.len()];
     let mut give = |at: usize, most: Amount| {
@@ -310,8 +317,10 @@ fn parts(lines: &[Line<'_>], mut free: Amount) -> Vec<Amount> {
     for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.now.is_none()) {
         give(at, line.lacks().min(line.call()));
     }
-    for (at, line) in lines.iter().enumerate().skip(1).chain(lines.iter().enumerate().take(1)) {
-        give(at, line.lacks());
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    order.sort_by_key(|at| (*at == 0, lines[*at].is_background));
+    for at in order {
+        give(at, lines[at].lacks());
     }
     parts
 }

@@ -74,9 +74,8 @@ pub enum LimitsError {
     },
     /// Calls hold slots that a share is to have.
     #[error(
-        "{dimension}: {held} slots are still held by calls that began before the change; each sweep of the reconciler gives \
-         the shares what has come back; to do it at once, and to remove the row of a removed share, apply the file again \
-         when those calls have ended"
+        "{dimension}: calls still hold {held} of the slots that are to move; as they come back, callers that find no slot \
+         give them to the shares, and so does each sweep (the row of a removed share goes when the file is applied again)"
     )]
     SlotsHeld {
         /// The dimension.

@@ -85,6 +85,9 @@ impl Ops {
     /// # Errors
     /// [`LimitsError`] if a row cannot be read, the table does not answer, or a name is taken.
     pub async fn has_split(&self, bucket: &Bucket, split: &Split) -> Result<bool, LimitsError> {
+        if bucket.limit().is_concurrent() {
+            self.check_no_share(bucket.dimension()).await?;
+        }
         if !bucket.limit().is_concurrent() || split.shares().is_empty() && !bucket.has_slot_shares() {
             return Ok(bucket.is_split_as(split));
         }

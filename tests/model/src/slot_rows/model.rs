@@ -323,7 +323,7 @@ impl Model for SlotRows {
                 },
             ),
             Property::always(
-                "a change ends when the share has what its name says",
+                "while no change is under way, the share has what its name says",
                 |_: &Self, state: &State| {
                     let Table { share, named, changes_to, .. } = state.table;
                     changes_to.is_some() || share.map(|row| row.capacity) == named.map(|named| named.capacity)

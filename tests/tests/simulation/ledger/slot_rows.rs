@@ -291,16 +291,8 @@ impl Ledger {
                 return Err(format!("{bucket}: after a write of {by}, {share} has a row or none: {named:?}"));
             }
         }
-        if let Some(names) = names.filter(|names| names.changes_to.is_none()) {
-            let has = |share: &str| self.buckets.get(&format!("{bucket}@{share}")).map(|row| row.capacity);
-            if let Some((share, named)) =
-                names.shares.iter().find(|(share, named)| has(share) != Some(named.capacity))
-            {
-                let (by, has) = (writer.name(), has(share));
-                return Err(format!(
-                    "{bucket}: after a write of {by} no change is under way, and {share} has {has:?}: {named:?}"
-                ));
-            }
+        if let Some(names) = names {
+            self.shares_are_as_named(bucket, names).map_err(|why| format!("{why}, by {}", writer.name()))?;
         }
         let is_named = |share: &str| names.is_some_and(|names| names.shares.contains_key(share));
         let shares = rows.iter().filter_map(|row| Some((*row, row.split_once('@')?.1)));
@@ -320,5 +312,18 @@ impl Ledger {
             self.slot_rows.changed.push((bucket.to_owned(), lines));
         }
         Ok(())
+    }
+
+    /// While no change is under way, each share has the slots that its name says.
+    fn shares_are_as_named(&self, bucket: &str, names: &Names) -> Result<(), String> {
+        let has = |share: &str| self.buckets.get(&format!("{bucket}@{share}")).map(|row| row.capacity);
+        let is_other = |(share, named): &(&String, &Named)| has(share) != Some(named.capacity);
+        match names.shares.iter().find(is_other).filter(|_| names.changes_to.is_none()) {
+            None => Ok(()),
+            Some((share, named)) => {
+                let has = has(share);
+                Err(format!("{bucket}: no change is under way, and {share} has {has:?}: {named:?}"))
+            }
+        }
     }
 }

@@ -281,7 +281,7 @@ fn share(value: &DeValue<'_>) -> Result<WrittenShare, String> {
             }
         }
     }
-    let part = part.ok_or_else(|| must(SHARE))?;
+    let part = part.ok_or("it has no part: add part = 0.5, or another number above 0 and below 1")?;
     Ok(WrittenShare { part, floor, background })
 }
 

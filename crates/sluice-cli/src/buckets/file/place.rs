@@ -123,8 +123,9 @@ impl<'a> Place<'a> {
         let name = written.split_once('=').map(|(name, _)| name.trim());
         let text = match (without_quotes(written), head(written)) {
             _ if error.message().contains("duplicate key") => {
+                let twice = if written.contains('{') { "a name in it" } else { "it" };
                 format!(
-                    "{}: it is stated twice: remove one of the two, or give it another name",
+                    "{}: {twice} is stated twice: remove one of the two, or give it another name",
                     name.unwrap_or(written)
                 )
             }

@@ -100,7 +100,13 @@ mod tests {
             ("\"two words\" = 0.5", "limits.toml:7", "letters, digits"),
             ("search = \"half\"", "limits.toml:7: search = \"half\"", "as in 0.5"),
             ("search = 1.5", "limits.toml:7: search = 1.5", "below 1"),
-            ("search = { floor = 3 }", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
+            ("search = { floor = 3 }", "limits.toml:7", "it has no part: add part = 0.5"),
+            ("search = []", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
+            (
+                "checkout = { part = 0.5, part = 0.2 }",
+                "limits.toml:7: checkout",
+                "a name in it is stated twice",
+            ),
             (
                 "search = { part = 0.5, flor = 3 }",
                 "limits.toml:7: search = { part = 0.5, flor = 3 }",

@@ -123,25 +123,7 @@ pub(super) fn own_row(
         attributes = OF_SLOTS;
     }
     if slots.is_some_and(|slots| slots.all_are_counted) {
-        condition.push_str(AS_COUNTED);
-        values.push(least(own));
-        match own.blocked_until() {
-            None => condition.push_str(NOT_COOLING),
-            Some(until) => {
-                // Another client may have written it with more decimals.
-                let tick = Duration::from_micros(1);
-                condition.push_str(COOLING_AS_READ);
-                values.push((":cools_from", Operand::number(until.before(tick))));
-                values.push((":cools_until", Operand::number(until.after(tick))));
-            }
-        }
-        match own.protocol() {
-            None => condition.push_str(KEEPS_NOBODY_OUT),
-            Some(protocol) => {
-                condition.push_str(KEEPS_OUT_AS_READ);
-                values.push((":protocol", Operand::number(protocol)));
-            }
-        }
+        as_counted(own, &mut condition, &mut values);
         attributes = OF_GROWTH;
     }
     for (at, State { name, after, read }) in states.into_iter().enumerate() {
@@ -168,6 +150,29 @@ pub(super) fn own_row(
     let names = AttributeNames::of(attributes);
     let statement = Statement { update: update.into(), condition: condition.into(), names };
     Write::Update(Update { key: own.key(), statement: Cow::Owned(statement), values })
+}
+
+/// The conditions of a write that gives other rows slots, too.
+fn as_counted(own: &Bucket, condition: &mut String, values: &mut Values) {
+    condition.push_str(AS_COUNTED);
+    values.push(least(own));
+    match own.blocked_until() {
+        None => condition.push_str(NOT_COOLING),
+        Some(until) => {
+            // Another client may have written it with more decimals.
+            let tick = Duration::from_micros(1);
+            condition.push_str(COOLING_AS_READ);
+            values.push((":cools_from", Operand::number(until.before(tick))));
+            values.push((":cools_until", Operand::number(until.after(tick))));
+        }
+    }
+    match own.protocol() {
+        None => condition.push_str(KEEPS_NOBODY_OUT),
+        Some(protocol) => {
+            condition.push_str(KEEPS_OUT_AS_READ);
+            values.push((":protocol", Operand::number(protocol)));
+        }
+    }
 }
 
 /// An attribute of the bucket's row: what it is to be, and what it was read as.
