@@ -164,7 +164,8 @@ async fn apply_all(
             // It is declared, and goes on without this command.
             Err(error @ LimitsError::SlotsHeld { .. }) => {
                 let mut change = planned;
-                change.warning = Some(error.to_string());
+                let text = error.to_string();
+                change.warning = Some(text.trim_start_matches(&format!("{dimension}: ")).to_owned());
                 changes.push(change);
                 continue;
             }

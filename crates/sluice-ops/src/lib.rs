@@ -21,5 +21,5 @@ pub use released::Released;
 pub use survey::{LoadRow, Survey};
 pub use sweep::{
     HealPage, HealedPage, MOST_UNITS, NextPage, REPORT_TARGET, ROWS_PER_PAGE, Restored, SlotsMoved,
-    SweepError, SweepOptions, SweepReport, move_slots,
+    SweepError, SweepOptions, SweepReport, give_slots,
 };

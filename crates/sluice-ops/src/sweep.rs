@@ -24,7 +24,7 @@ mod shares;
 pub use heal::{HealPage, HealedPage, NextPage};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
 pub use scan::{MOST_UNITS, ROWS_PER_PAGE};
-pub use shares::{SlotsMoved, move_slots};
+pub use shares::{SlotsMoved, give_slots};
 
 use pipeline::Pipeline;
 use recount::Recount;

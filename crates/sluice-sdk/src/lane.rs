@@ -46,7 +46,6 @@ pub(crate) mod setback;
 pub(crate) mod settle;
 pub(crate) mod shadow;
 pub(crate) mod slot_lines;
-mod slot_moves;
 mod slot_pauses;
 pub(crate) mod slot_wait;
 pub(crate) mod sync;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, Timestamp};
+use sluice_core::{Amount, Borrowing, Bucket, Dimension, ShareName, SlotRows, SlotShare, Timestamp};
 use sluice_ops::SlotsMoved;
 use sluice_table::{Backoff, random_wait_around};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -20,11 +20,10 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
 use crate::lane::reading::{known, known_since, refresh};
 use crate::lane::setback::Taken;
-use crate::lane::slot_moves::Underway;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
-use crate::lane::{own_line, slot_moves, slot_pauses};
+use crate::lane::{own_line, slot_pauses};
 use crate::telemetry;
 
 /// How long a reading of the bucket's row tells which shares there are. A share that goes is used no longer
@@ -46,6 +45,10 @@ const LONGEST_LOOK: Duration = Duration::from_millis(250);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 const FOR_EACH_READ: Duration = Duration::from_millis(4);
+
+/// One caller of the process at a time gives slots to lines while the shares of the bucket change.
+#[derive(Debug, Default)]
+struct GivesSlots(tokio::sync::Mutex<()>);
 
 /// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common
 /// line).
@@ -132,13 +135,16 @@ async fn take_or_borrow(inner: &Arc<Inner>, asked: &[Want], terms: Terms) -> Lan
     let Some(until) = terms.stays_until() else {
         let answer = own_line::take(inner, &wants, terms).await;
         let answer = refused_while_short(inner, &wants, answer).await;
-        return match lacking(inner, &wants, &answer) {
-            Some(at) => {
-                let lent = borrow(inner, &wants, at, terms, LOOK_EVERY).await;
-                lent.map_or(answer, |lent| Ok(Taken::Granted(lent)))
-            }
-            None => answer,
-        };
+        let Some(at) = lacking(inner, &wants, &answer) else { return answer };
+        if let Some(lent) = borrow(inner, &wants, at, terms, LOOK_EVERY).await {
+            return Ok(Taken::Granted(lent));
+        }
+        let Some((common, _)) = line_of(inner, &wants[at].entry) else { return answer };
+        if !gave_slots(inner, &common, LOOK_EVERY).await {
+            return answer;
+        }
+        let answer = own_line::take(inner, &wants, terms).await;
+        return refused_while_short(inner, &wants, answer).await;
     };
     // The wait in its own line ends at the caller's deadline.
     loop {
@@ -242,8 +248,12 @@ async fn borrow_when_lent(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> U
         let longest = at.map_or(LONGEST_PAUSE.1, |at| longest_pause(inner, &wants[at].entry));
         pause = (pause * 2).min(longest);
         let Some(at) = at else { continue };
-        if let Some(lent) = borrow(inner, wants, at, terms, longest.min(LOOK_EVERY)).await {
+        let young = longest.min(LOOK_EVERY);
+        if let Some(lent) = borrow(inner, wants, at, terms, young).await {
             return lent;
+        }
+        if let Some((common, _)) = line_of(inner, &wants[at].entry) {
+            gave_slots(inner, &common, young).await;
         }
     }
 }
@@ -285,7 +295,6 @@ async fn borrow(
             Some((room, lender, Want { entry, borrows, ..want.clone() }))
         })
     });
-    move_slots(inner, &common);
     let mut lenders: Vec<_> = in_parallel_here(looks.collect()).await.into_iter().flatten().collect();
     lenders.sort_by_key(|(room, ..)| std::cmp::Reverse(*room));
     let at_once = Terms { until: None, stays: false, ..terms };
@@ -304,30 +313,34 @@ async fn borrow(
     None
 }
 
-/// While the shares change, what calls have given back goes to the lines that lack some. Sweeps do this every
-/// few minutes. For callers that find no slot, a task of their process does, beside their own work.
-fn move_slots(inner: &Arc<Inner>, common: &Arc<Entry>) {
-    let Some(bucket) = common.reading().map(|reading| reading.bucket) else { return };
-    let (Some(_), Some(runtime)) = (bucket.changes_to(), inner.background.runtime()) else { return };
-    let Some(underway) = Underway::begin(common.extensions.of()) else { return };
-    let pause = slot_moves::pause(common.load.crowd().unwrap_or(1), bucket.slot_shares().len());
-    let (of, common) = (Arc::clone(inner), Arc::clone(common));
-    inner.background.spawn(&runtime, async move {
-        let _underway = underway;
-        tokio::select! {
-            () = sleep(random_wait_around(pause)) => {}
-            () = of.background.closing() => return,
-        }
-        match sluice_ops::move_slots(&of.store, &common.dimension).await {
-            // A line may be open now, or the change has ended.
-            Ok(SlotsMoved::Some) => {
-                tracing::info!(event = "shares.moved", dimension = %common.dimension);
-                let _ = refresh(&of, &common).await;
-            }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(event = "shares.not_moved", dimension = %common.dimension, %error),
-        }
+/// While the shares change, a caller that finds no slot gives what calls have given back to the lines that
+/// lack some, as sweeps do, by readings that are as young as those of lenders. True if there was some.
+async fn gave_slots(inner: &Arc<Inner>, common: &Arc<Entry>, young: Duration) -> bool {
+    let Some(names) = common.reading().map(|reading| reading.bucket) else { return false };
+    let turn = common.extensions.of::<GivesSlots>();
+    let (Some(_), Ok(_turn)) = (names.changes_to(), turn.0.try_lock()) else { return false };
+    let has_row = |share: &&SlotShare| !share.is_closed || share.is_going();
+    let shares = names.slot_shares().iter().filter(has_row).map(|share| inner.row_of(&names, share));
+    let looks = std::iter::once(Arc::clone(common)).chain(shares).map(|entry| {
+        Box::pin(async move {
+            let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, young)).await.ok()?.ok()?;
+            Some(Bucket::clone(&reading.bucket))
+        })
     });
+    let mut rows = in_parallel_here(looks.collect()).await.into_iter();
+    let Some(own) = rows.next().flatten() else { return false };
+    match sluice_ops::give_slots(&inner.store, &SlotRows { common: own, shares: rows.collect() }).await {
+        Ok(SlotsMoved::Some) => {
+            tracing::info!(event = "shares.moved", dimension = %common.dimension);
+            // A line may be open now, or the change has ended.
+            refresh(inner, common).await.is_ok()
+        }
+        Ok(_) => false,
+        Err(error) => {
+            tracing::debug!(event = "shares.not_moved", dimension = %common.dimension, %error);
+            false
+        }
+    }
 }
 
 /// What a line has for borrowers: nothing while its own callers wait, or while it cools down.
