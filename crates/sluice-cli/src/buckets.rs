@@ -160,15 +160,9 @@ async fn apply_all(
     let (mut changes, mut failed) = (Vec::new(), Vec::new());
     for ((dimension, split), planned) in declared.limits.iter().zip(planned) {
         let applied = match apply_one(client, dimension, split).await {
-            Ok(applied) => applied,
+            Ok(applied) => Ok(applied),
             // It is declared, and goes on without this command.
-            Err(error @ LimitsError::SlotsHeld { .. }) => {
-                let mut change = planned;
-                let text = error.to_string();
-                change.warning = Some(text.trim_start_matches(&format!("{dimension}: ")).to_owned());
-                changes.push(change);
-                continue;
-            }
+            Err(error @ LimitsError::SlotsHeld { .. }) => Err(error.to_string()),
             // Nothing is wrong with the rest of the file.
             Err(error @ LimitsError::SharesContended(_)) => {
                 failed.push(declared.at(dimension, error).to_string());
@@ -182,7 +176,10 @@ async fn apply_all(
             .on_lower_limit(dimension, then)
             .await
             .map_err(|error| declared.at(dimension, error))?;
-        changes.push(ChangeLine::new(dimension, split, &applied, adopts.then_some(then)));
+        changes.push(match applied {
+            Ok(applied) => ChangeLine::new(dimension, split, &applied, adopts.then_some(then)),
+            Err(held) => planned.with_warning(&held),
+        });
     }
     Ok((changes, failed))
 }
@@ -195,7 +192,9 @@ async fn apply_one(client: &Client, dimension: &Dimension, split: &Split) -> Res
         return applied;
     }
     if split.whole().is_concurrent() {
-        anstream::eprintln!("{dimension}: waiting for slots that calls hold, 30 s at most");
+        anstream::eprintln!(
+            "{dimension}: not done yet; if calls hold slots that are to move, it waits for them, 30 s at most"
+        );
     }
     applies.await
 }

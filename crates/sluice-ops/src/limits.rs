@@ -70,7 +70,7 @@ impl Ops {
     /// second, other writers may be faster in every try.
     ///
     /// A share of a concurrency bucket gets slots as they come free, within 30 s; the call takes at most 60 s
-    /// then. Sweeps give it what comes free later.
+    /// then. Callers that find no slot, and sweeps, give it what comes free later.
     ///
     /// # Errors
     /// As [`apply_limit`](Self::apply_limit), and [`LimitsError::SlotsHeld`].

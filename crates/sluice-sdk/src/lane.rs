@@ -45,6 +45,7 @@ pub(crate) mod rows;
 pub(crate) mod setback;
 pub(crate) mod settle;
 pub(crate) mod shadow;
+mod slot_gives;
 pub(crate) mod slot_lines;
 mod slot_pauses;
 pub(crate) mod slot_wait;

@@ -10,7 +10,7 @@ data "aws_partition" "current" {}
 
 locals {
   # UpdateItem would make a row that is not there; the SDK's conditions refuse that, IAM cannot. (It does make
-  # load rows.) BatchGetItem is admission's, and a sweep's.
+  # load rows, and the rows of shares of slots that an operator declares.) BatchGetItem is admission's, and a sweep's.
   caller_actions = [
     "dynamodb:GetItem",
     "dynamodb:BatchGetItem",

@@ -2,8 +2,9 @@
 //!
 //! `unshared/requests.txt` and `unshared/slots.txt` have each request as it was sent when buckets had no
 //! shares: update, condition, names and values. One condition has come since, with the order of those that
-//! wait (ADR 10): a take with a lease row requires that nobody waits (`#waited_until`). An operator's change of
-//! a limit of slots is not here: since then it asks that the bucket has no shares, so that it cannot undo them.
+//! wait (ADR 10): a take with a lease row requires that nobody waits (`#waited_until`). An operator's change
+//! of a limit of slots is not here: since then it asks that the bucket has no shares, so that it cannot undo
+//! them.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

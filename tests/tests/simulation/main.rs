@@ -55,7 +55,7 @@ use scenario::Scenario;
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 20;
 /// What so many seeds need not show, and [`ALL_SEEDS`] must.
-const RARE: [&str; 19] = [
+const RARE: [&str; 21] = [
     "customers have a share",
     "a neighbour borrows of customers",
     "guarantees are judged",
@@ -66,7 +66,9 @@ const RARE: [&str; 19] = [
     "slower than an attempt may be",
     "judged: upstream down",
     "shed: upstream down",
+    "judged: a caller gives slots to shares",
     "judged: a caller of a share is not passed over",
+    "judged: a sweep gives slots to shares",
     "a ticket with a rest is redeemed",
     "TTL deletes a lease",
     "a bucket is made anew while leases of the last one live",
@@ -220,7 +222,9 @@ const ACTS: &[&str] = &[
     "buckets have shares",
     "slots have shares",
     "judged: a borrowed slot",
+    "judged: a caller gives slots to shares",
     "judged: a caller of a share is not passed over",
+    "judged: a sweep gives slots to shares",
     "judged: an operator of slots comes to its end",
     "judged: each share has its slots",
     "judged: slots of shares change",

@@ -56,6 +56,12 @@ impl ChangeLine {
         };
         Self { dimension, change, from, to, shares_from, shares, adopt_lower_limit, adopt_at_least, warning }
     }
+
+    /// With a message that begins with the bucket's name, as errors do.
+    pub(super) fn with_warning(self, message: &str) -> Self {
+        let warning = message.trim_start_matches(&format!("{}: ", self.dimension)).to_owned();
+        Self { warning: Some(warning), ..self }
+    }
 }
 
 /// A share, or the part that no share has.
@@ -168,7 +174,7 @@ pub(super) fn print_changes(changes: &[ChangeLine]) {
                 if from.describe() != to.describe() {
                     anstream::println!("  {:<28} -> {}", "", to.describe());
                 } else if *change == "changed" && shares_from.is_none() && adopt_lower_limit.is_none() {
-                    anstream::println!("  {:<28} completes the change of its shares", "");
+                    anstream::println!("  {:<28} goes on with the change of its shares", "");
                 }
             }
         }

@@ -214,7 +214,7 @@ struct ShareLevel {
     /// Whether its row has more slots than it is to have: the change was interrupted.
     #[serde(skip)]
     has_too_many: bool,
-    /// The capacity that it will have, while a change of shares waits for slots that calls hold.
+    /// The capacity that it will have, while the shares change.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes_to: Option<Decimal>,
 }
@@ -254,7 +254,7 @@ impl ShareLevel {
             None => String::new(),
             Some("0") => "; removed".to_owned(),
             Some(then) if self.has_too_many => {
-                format!("; is to become {}: apply the file again", short(then))
+                format!("; is to have {}: apply the file again", short(then))
             }
             Some(then) => format!("; becomes {} as slots come back", short(then)),
         };
@@ -274,7 +274,7 @@ impl ShareLevel {
             None => (short(level), String::new()),
         };
         let capacity = short(capacity);
-        // A share that goes lends nothing.
+        // Nobody takes slots of it.
         let keeps = if self.closed { String::new() } else { format!(", keeps {}", short(lends_above)) };
         format!(
             "{share:<width$} {level} of {capacity}{rate}{beyond}{lent}{borrowed}{keeps}{background}{changing}"

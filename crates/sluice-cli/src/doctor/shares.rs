@@ -110,22 +110,25 @@ fn percent(part: Amount, whole: Amount) -> String {
 fn told(bucket: &Bucket, parts: Vec<Part>) -> Finding {
     let (shares, common): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.share.is_some());
     let count = match shares.iter().filter(|share| !share.is_going).count() {
+        0 => "no shares".to_owned(),
         1 => "1 share".to_owned(),
         count => format!("{count} shares"),
     };
     let each = shares.iter().map(Part::describe).collect::<Vec<_>>().join(", ");
     let rest = common.first().map(|common| format!("; {}", common.describe())).unwrap_or_default();
-    Finding::fine(Check::Shares, bucket.dimension(), format!("{count}: {each}{rest}"))
+    let colon = if each.is_empty() { "" } else { ": " };
+    Finding::fine(Check::Shares, bucket.dimension(), format!("{count}{colon}{each}{rest}"))
 }
 
 fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding> {
-    const GOES_ON: &str = "wait: callers that find no slot move those that have come back, and so does each sweep; to do it \
-                           at once, run `sluice buckets apply FILE` again";
+    const GOES_ON: &str = "wait: slots that come back go to the shares when a caller finds no slot, and with each sweep; to \
+                           move them now, run `sluice buckets apply FILE` again";
     const IS_LEFT: &str =
-        "run `sluice buckets apply FILE` again: the next step of this change is an operator's";
+        "run `sluice buckets apply FILE` again: callers and sweeps cannot go on with this change";
     let is_changing = bucket.changes_to().is_some();
     // A row may be in the part that was not read.
-    let is_left = survey.is_whole && survey.slot_rows(bucket).needs_operator();
+    let is_left = survey.is_whole && survey.slot_rows(bucket).needs_operator()
+        || is_changing && lines.iter().any(|line| !line.is_going() && line.capacity > line.guaranteed);
     let todo = if is_left { IS_LEFT } else { GOES_ON };
     let note = |what: String, todo: &str| Some(Finding::note(Check::Shares, bucket.dimension(), what, todo));
     let finding = |line: &SlotLine| match line {
@@ -150,11 +153,7 @@ fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding
             "run `sluice buckets apply FILE` again: it removes the row, and gives the slots to others",
         ),
         SlotLine { is_closed: true, .. } => note(
-            format!(
-                "the share {} has no slot yet, because calls that began before it was declared hold them: its callers \
-                 take from the common line",
-                line.name()
-            ),
+            format!("the share {} has no slot yet: its callers take from the common line", line.name()),
             todo,
         ),
         SlotLine { free: None, .. } if survey.is_whole => Some(Finding::problem(
@@ -165,23 +164,22 @@ fn of_slots(bucket: &Bucket, lines: &[SlotLine], survey: &Survey) -> Vec<Finding
         )),
         line if is_changing && line.capacity > line.guaranteed => note(
             format!(
-                "{} slots, and a change that gives it {} was interrupted",
+                "{} slots and is to have {}: the change was interrupted",
                 has(line),
                 slots(line.guaranteed)
             ),
             todo,
         ),
-        line if is_changing && line.capacity < line.guaranteed => note(
-            format!(
-                "{} of its {} slots so far: calls that began before the change hold the others",
-                has(line),
-                slots(line.guaranteed)
-            ),
-            todo,
-        ),
+        line if is_changing && line.capacity < line.guaranteed => {
+            note(format!("{} of its {} slots so far", has(line), slots(line.guaranteed)), todo)
+        }
         _ => None,
     };
-    lines.iter().filter_map(finding).collect()
+    let mut found: Vec<Finding> = lines.iter().filter_map(finding).collect();
+    if is_left && found.is_empty() {
+        found.extend(note("the change of its shares was interrupted".to_owned(), IS_LEFT));
+    }
+    found
 }
 
 fn has(line: &SlotLine) -> String {

@@ -12,7 +12,7 @@ pub(crate) struct ShareView {
     /// `common` is the part that no share has.
     #[serde(rename = "share")]
     pub(crate) name: String,
-    /// What it has. Of slots: those of its row, which are fewer or more than promised while the shares change.
+    /// What it has. Of slots: those of its row, fewer or more than promised while the shares change.
     pub(crate) capacity: f64,
     /// Tokens a second; 0 for slots.
     pub(crate) refill_rate: f64,

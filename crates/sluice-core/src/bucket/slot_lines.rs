@@ -82,7 +82,7 @@ impl SlotLine {
         of_share.chain([common]).collect()
     }
 
-    /// Whether its share was removed, and its row is there until its slots have come back.
+    /// Whether its share was removed, and its row is still there.
     #[must_use]
     pub fn is_going(&self) -> bool {
         self.is_closed && self.guaranteed <= Amount::ZERO

@@ -25,7 +25,8 @@ pub struct SlotShare {
     pub name: ShareName,
     /// Its row.
     pub row: Dimension,
-    /// The slots that it is promised; none of a share that goes. Its row has fewer while the shares change.
+    /// The slots that it is promised; none of a share that goes. Its row has fewer
+    /// or more while the shares change.
     pub capacity: Amount,
     /// As [`DeclaredShare::floor`](crate::DeclaredShare::floor).
     pub floor: Option<Amount>,
@@ -40,10 +41,13 @@ pub struct SlotShare {
 pub(super) struct SlotShares {
     shares: Vec<SlotShare>,
     changes_to: Option<Limit>,
+    /// As they stand in the row.
+    whole: Option<Amount>,
+    cost: Option<Amount>,
 }
 
 impl SlotShare {
-    /// Whether it was removed, and its row is there until its slots have come back.
+    /// Whether it was removed, and its row is still there.
     #[must_use]
     pub fn is_going(&self) -> bool {
         self.is_closed && self.capacity <= Amount::ZERO
@@ -79,16 +83,17 @@ pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<
     // While one set of shares takes the place of another, the row names both.
     let mut shares = read_map(row, 2 * MOST_SHARES, |name, entry| SlotShare::read(of, name, entry))?;
     shares.sort_unstable_by(|one: &SlotShare, other| one.name.cmp(&other.name));
-    let changes_to = schema::optional(row, CHANGES_TO, || {
-        let capacity = schema::amount(row, CHANGES_TO)?.get();
-        let cost = if row.field(COST_CHANGES_TO).is_some() { COST_CHANGES_TO } else { COST_PER_CALL };
-        let text = schema::number(row, cost)?;
-        let cost: Cost = text.parse().map_err(|error| RowError::bad(cost, text, error))?;
-        Limit::concurrent(capacity, cost)
-            .map_err(|error| RowError::bad(CHANGES_TO, &capacity.to_string(), error))
-    })?;
-    let says_nothing = shares.is_empty() && changes_to.is_none();
-    Ok((!says_nothing).then(|| Arc::new(SlotShares { shares, changes_to })))
+    let amount =
+        |name| schema::optional(row, name, || schema::amount(row, name)).map(|of| of.map(|of| of.get()));
+    let (whole, cost) = (amount(CHANGES_TO)?, amount(COST_CHANGES_TO)?);
+    // A row of an earlier version states no cost: its own stays.
+    let own = schema::amount(row, COST_PER_CALL)?.get();
+    let changes_to = whole.and_then(|whole| {
+        let call = Cost::new(cost.unwrap_or(own).min(whole)).ok()?;
+        Limit::concurrent(whole, call).ok()
+    });
+    let says_nothing = shares.is_empty() && whole.is_none() && cost.is_none();
+    Ok((!says_nothing).then(|| Arc::new(SlotShares { shares, changes_to, whole, cost })))
 }
 
 impl Bucket {
@@ -103,6 +108,11 @@ impl Bucket {
     #[must_use]
     pub fn changes_to(&self) -> Option<Limit> {
         self.slot_shares.as_ref().and_then(|named| named.changes_to)
+    }
+
+    /// The attributes that state it, as they stand in the row.
+    pub(crate) fn changes_to_as_read(&self) -> (Option<Amount>, Option<Amount>) {
+        self.slot_shares.as_ref().map_or((None, None), |named| (named.whole, named.cost))
     }
 
     /// Whether this is a concurrency bucket with shares, or one whose shares are being removed.

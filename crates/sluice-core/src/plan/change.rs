@@ -54,7 +54,7 @@ static RESIZE: Statement = Statement::fixed(
 /// The same of a row without shares.
 ///
 /// Interleaving that the condition stops as well: an operator has declared shares since the reading, or
-/// removes them still, and the row would get slots that a share has.
+/// is still removing them, and the row would get slots that a share has.
 static RESIZE_ALONE: Statement = Statement::fixed(
     RESIZES,
     "#limit_type = :concurrent AND #capacity = :read_capacity AND attribute_not_exists(#shares) \

@@ -5,12 +5,13 @@
 //! |---|---|---|
 //! | names | `shares`, `changes_to` and `cost_changes_to` of the bucket's row | as stated |
 //! | shrink | C = wanted, T = T - (C - wanted); the cost of a call | as stated; C as read |
-//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as stated; as counted, of all rows |
+//! | grow | C = C + m, T = T + m; or a row is made, and its name opens | as stated; as counted, all rows; (1) |
 //! | remove | delete a share's row, and its name | as stated; C as read, T >= C |
 //!
 //! As stated: what the names step writes, and C of the bucket's row, as read. As counted: C as read, T >=
 //! min(T as read, 0). m is 0 for rows that stay. The growth that leaves all rows as wanted ends the change:
-//! it takes `changes_to` away.
+//! it takes `changes_to` and `cost_changes_to` away. (1) Also `blocked_until` and `protocol` of the bucket's row
+//! as read, and a row that is made does not exist: it gets both.
 //!
 //! With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the whole
 //! limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
@@ -19,8 +20,8 @@
 //!
 //! From its first write to its last, the bucket's row says what is wanted: `changes_to` is the whole limit,
 //! `cost_changes_to` the cost of a call, and `shares` has what each share will have. So whoever reads it can
-//! go on, also after a crash: an operator; or, once every line is small enough, a sweep, which only grows
-//! lines ([`SlotRows::resumed`]).
+//! go on, also after a crash: an operator; or, once every line is small enough, a sweep or a caller that finds
+//! no slot, which only grow lines ([`SlotRows::resumed`]).
 //!
 //! A share is open as long as it has a row, and callers use it, with as few slots as it has so far. It is
 //! closed before that, and when it goes: then it keeps its row and its name, and promises nothing. Its row
@@ -49,7 +50,7 @@ use writes::{OwnSlots, grow, made, own_row, remove};
 pub struct SlotRows {
     /// The bucket's own row.
     pub common: Bucket,
-    /// The row of each share that [`names`](Self::names) lists; `None` for one that does not exist.
+    /// The row of each share that [`names`](Self::names) lists; `None` for one that does not exist, or that was not read.
     pub shares: Vec<Option<Bucket>>,
 }
 
@@ -59,11 +60,11 @@ pub struct SlotRows {
 pub enum SlotStep {
     /// The rows are as wanted.
     Done,
-    /// What an operator wants: these writes, in one transaction. Then the rows are read again, whether they
-    /// were applied or not.
+    /// Only an operator sends these writes, in one transaction. Then the rows are read again, whether they were
+    /// applied or not.
     Write(Vec<Write>),
-    /// What follows of it: slots that came back go to lines that lack some, and if none lacks any, the change
-    /// ends. As [`Write`](Self::Write).
+    /// An operator, a sweep or a caller sends these: slots that came back go to lines that lack some, and if
+    /// none lacks any, the change ends. As [`Write`](Self::Write).
     GoOn(Vec<Write>),
     /// The row of this share is not used any more, and goes with these writes.
     Remove(Dimension, Vec<Write>),
@@ -175,7 +176,8 @@ impl SlotRows {
         }
     }
 
-    /// Whether the change that is under way needs an operator for its next step: sweeps do not go on with it.
+    /// Whether the change that is under way needs an operator for its next step: sweeps and callers do not go
+    /// on with it.
     #[must_use]
     pub fn needs_operator(&self) -> bool {
         let next = || self.next(&self.common.split());
@@ -232,8 +234,8 @@ impl SlotRows {
         core::iter::once(own).chain(shares).collect()
     }
 
-    /// A row loses slots, or gets another cost of a call. Late, after the change has ended, it must not:
-    /// nobody would know what the row lacks.
+    /// A row loses slots, or gets another cost of a call. The write is rejected if the change has ended: no
+    /// attribute would then say that the row has too few slots.
     fn resize(&self, bucket: &Bucket, to: &Limit) -> Vec<Write> {
         let (more, cost) = (to.capacity().minus(bucket.limit().capacity()), to.cost_per_call());
         let is_own = bucket.dimension() == self.common.dimension();
@@ -273,8 +275,8 @@ impl SlotRows {
                     }
                 }
                 None => {
-                    // Its name stays closed until it gets a call, and nobody else makes its row: that changes
-                    // the names.
+                    // Its name stays closed until its row has the slots of one call. If another writer has made
+                    // the row, the names have changed, and this write is rejected.
                     let limit = line.wanted.and_then(|wanted| wanted.of_line(more, Rate::ZERO).ok());
                     let Some(limit) = limit else { continue };
                     others.push(made(&line.row, limit, &self.common));

@@ -74,8 +74,8 @@ pub enum LimitsError {
     },
     /// Calls hold slots that a share is to have.
     #[error(
-        "{dimension}: calls still hold {held} of the slots that are to move; as they come back, callers that find no slot \
-         give them to the shares, and so does each sweep (the row of a removed share goes when the file is applied again)"
+        "{dimension}: calls still hold {held} of the slots that are to move; as calls end, callers that find no slot and sweeps \
+         give these slots to the shares; to remove the row of a removed share, apply the file again then"
     )]
     SlotsHeld {
         /// The dimension.

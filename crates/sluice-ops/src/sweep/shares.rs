@@ -1,6 +1,6 @@
-//! Goes on with changes of shares of slots: part 4 of a sweep, and callers that found no slot. `buckets apply`
-//! waits 30 s for slots that calls hold; what comes back later would be used by nobody until somebody applies
-//! the file again.
+//! Part 5: goes on with changes of shares of slots; callers that found no slot do, too. `buckets apply` waits
+//! 30 s for slots that calls hold; what comes back later would be used by nobody until somebody applies the
+//! file again.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub enum SlotsMoved {
 }
 
 /// Gives slots that came back to the lines of a concurrency bucket that lack some, if its shares are being
-/// changed. Takes a transaction if these rows show such slots, and nothing otherwise.
+/// changed; or ends the change. One write, and none if these rows show nothing to do.
 ///
 /// # Errors
 /// [`StoreError`] if the table does not answer.

@@ -18,8 +18,9 @@ use crate::api::refusal::{RetryIn, RetryReason};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel_here;
-use crate::lane::reading::{known, known_since, refresh};
+use crate::lane::reading::{known, known_since, refresh, refresh_all};
 use crate::lane::setback::Taken;
+use crate::lane::slot_gives::SlotGives;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
@@ -46,9 +47,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 const FOR_EACH_READ: Duration = Duration::from_millis(4);
 
-/// One caller of the process at a time gives slots to lines while the shares of the bucket change.
-#[derive(Debug, Default)]
-struct GivesSlots(tokio::sync::Mutex<()>);
+/// How long a caller that was refused may take to give slots, with a second look.
+const LONGEST_GIVE: Duration = Duration::from_millis(500);
 
 /// The line that a caller of this entry belongs to: the bucket's own row, and the share (`None`: the common
 /// line).
@@ -314,33 +314,51 @@ async fn borrow(
 }
 
 /// While the shares change, a caller that finds no slot gives what calls have given back to the lines that
-/// lack some, as sweeps do, by readings that are as young as those of lenders. True if there was some.
+/// lack some, as sweeps do. It uses readings no older than those for borrowing. Returns true if slots were
+/// given or the change ended, and the bucket's row was read again.
 async fn gave_slots(inner: &Arc<Inner>, common: &Arc<Entry>, young: Duration) -> bool {
     let Some(names) = common.reading().map(|reading| reading.bucket) else { return false };
-    let turn = common.extensions.of::<GivesSlots>();
-    let (Some(_), Ok(_turn)) = (names.changes_to(), turn.0.try_lock()) else { return false };
+    let gives = common.extensions.of::<SlotGives>();
+    let (Some(_), Some(mut turn)) = (names.changes_to(), gives.turn()) else { return false };
     let has_row = |share: &&SlotShare| !share.is_closed || share.is_going();
     let shares = names.slot_shares().iter().filter(has_row).map(|share| inner.row_of(&names, share));
-    let looks = std::iter::once(Arc::clone(common)).chain(shares).map(|entry| {
+    let entries: Vec<_> = std::iter::once(Arc::clone(common)).chain(shares).collect();
+    if rows_of(inner, &entries, young).await.is_none_or(|rows| rows.resumed().is_none()) {
+        return false;
+    }
+    let gives = async {
+        // Others see the same. Only who reads it again just before can be faster.
+        let rows = rows_of(inner, &entries, Duration::ZERO).await?;
+        let given = sluice_ops::give_slots(&inner.store, &rows).await;
+        if matches!(given, Ok(SlotsMoved::Some)) {
+            refresh_all(inner, &entries).await.ok()?;
+        }
+        Some(given)
+    };
+    let given = timeout(LONGEST_GIVE, gives).await.ok().flatten();
+    if let Some(Ok(SlotsMoved::Some)) = given {
+        tracing::info!(event = "shares.moved", dimension = %common.dimension);
+        turn.succeeded();
+        return true;
+    }
+    if let Some(Err(error)) = given {
+        tracing::debug!(event = "shares.not_moved", dimension = %common.dimension, %error);
+    }
+    turn.failed();
+    false
+}
+
+/// The rows of a bucket with shares of slots, its own first, by readings that are no older than `young`. `None`
+/// if its own cannot be read.
+async fn rows_of(inner: &Arc<Inner>, entries: &[Arc<Entry>], young: Duration) -> Option<SlotRows> {
+    let looks = entries.iter().map(|entry| {
         Box::pin(async move {
-            let reading = timeout(LONGEST_LOOK, known_since(inner, &entry, young)).await.ok()?.ok()?;
+            let reading = timeout(LONGEST_LOOK, known_since(inner, entry, young)).await.ok()?.ok()?;
             Some(Bucket::clone(&reading.bucket))
         })
     });
     let mut rows = in_parallel_here(looks.collect()).await.into_iter();
-    let Some(own) = rows.next().flatten() else { return false };
-    match sluice_ops::give_slots(&inner.store, &SlotRows { common: own, shares: rows.collect() }).await {
-        Ok(SlotsMoved::Some) => {
-            tracing::info!(event = "shares.moved", dimension = %common.dimension);
-            // A line may be open now, or the change has ended.
-            refresh(inner, common).await.is_ok()
-        }
-        Ok(_) => false,
-        Err(error) => {
-            tracing::debug!(event = "shares.not_moved", dimension = %common.dimension, %error);
-            false
-        }
-    }
+    Some(SlotRows { common: rows.next().flatten()?, shares: rows.collect() })
 }
 
 /// What a line has for borrowers: nothing while its own callers wait, or while it cools down.

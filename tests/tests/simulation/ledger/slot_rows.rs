@@ -68,6 +68,8 @@ pub(super) struct SlotRows {
     /// The names that each bucket had, the latest last, each until it had others.
     names: BTreeMap<String, VecDeque<(Micros, Names)>>,
     counted: BTreeMap<String, Micros>,
+    /// The slots of all rows of each bucket.
+    capacities: BTreeMap<String, Micros>,
     lines: BTreeMap<String, SlotLines>,
     /// When a process borrowed of a row last.
     borrowed_at: BTreeMap<(String, String), Micros>,
@@ -249,6 +251,8 @@ impl Ledger {
         let counts = |row: &BucketRow| row.capacity.max(row.capacity - row.tokens);
         let after: Micros = rows.iter().map(|name| counts(&self.buckets[*name])).sum();
         let before = self.slot_rows.counted.get(bucket).copied().unwrap_or_default();
+        let slots: Micros = rows.iter().map(|name| self.buckets[*name].capacity).sum();
+        let grows = self.slot_rows.capacities.insert(bucket.to_owned(), slots).is_some_and(|had| slots > had);
         let is_valid = |(until, limit): &(Micros, Micros)| (*until >= now - UNDERWAY).then_some(*limit);
         let declared = self.slot_rows.declared.iter().filter(|((of, _), _)| of == bucket);
         let declared = declared.flat_map(|(_, limits)| limits).filter_map(is_valid).max().unwrap_or_default();
@@ -259,7 +263,7 @@ impl Ledger {
         let names = names.and_then(|names| names.back()).map(|(_, names)| names);
         let most = match writer {
             Writer::Operator => before.max(declared),
-            Writer::Sweeper(_) | Writer::Process(_) => before.max(stated),
+            Writer::Sweeper(_) | Writer::Process(_) if grows => before.max(stated),
             _ => before,
         };
         if after > most {

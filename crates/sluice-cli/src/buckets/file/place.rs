@@ -123,9 +123,13 @@ impl<'a> Place<'a> {
         let name = written.split_once('=').map(|(name, _)| name.trim());
         let text = match (without_quotes(written), head(written)) {
             _ if error.message().contains("duplicate key") => {
-                let twice = if written.contains('{') { "a name in it" } else { "it" };
+                let column =
+                    at - self.text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+                let line = self.text.split('\n').nth(self.line(at) - 1).unwrap_or_default();
+                let is_inside = line.find('{').is_some_and(|brace| brace < column);
+                let twice = if is_inside { "a name in it" } else { "it" };
                 format!(
-                    "{}: {twice} is stated twice: remove one of the two, or give it another name",
+                    "{}: {twice} is stated twice: remove one of the two, or rename it",
                     name.unwrap_or(written)
                 )
             }

@@ -32,7 +32,7 @@ pub(super) fn split(
     if is_concurrent && !shares.is_empty() && declared.adopt_lower_limit.value() == Some(&true) {
         faulty = Err(declared.fault(
             place,
-            "it has shares of slots and adopt_lower_limit, and only this file changes how many slots each share has: leave \
+            "it has shares of slots and adopt_lower_limit, and only this file says how many slots each share has: leave \
              adopt_lower_limit out (a lower limit that the vendor reports is shown all the same)",
         ));
     }
@@ -101,6 +101,11 @@ mod tests {
             ("search = \"half\"", "limits.toml:7: search = \"half\"", "as in 0.5"),
             ("search = 1.5", "limits.toml:7: search = 1.5", "below 1"),
             ("search = { floor = 3 }", "limits.toml:7", "it has no part: add part = 0.5"),
+            (
+                "search = { part = 0.5 }\nsearch = { part = 0.2 }",
+                "limits.toml:8: search",
+                "it is stated twice: remove one of the two, or rename it",
+            ),
             ("search = []", "limits.toml:7", "{ part = 0.5, floor = 10, background = true }"),
             (
                 "checkout = { part = 0.5, part = 0.2 }",

@@ -113,7 +113,7 @@ async fn a_share_that_goes_is_told_until_its_slots_are_back() {
     assert!(notes.contains("the share search was removed, and 1 of its slots are still held"), "{notes}");
     assert!(notes.contains("the common line has 3 of its 4 slots so far"), "{notes}");
     let whole = told(&found, SLOTS).remove(0);
-    assert_eq!(whole, "0 shares: search, removed (1 held); common line 100 % (0 of 4 held)");
+    assert_eq!(whole, "no shares: search, removed (1 held); common line 100 % (0 of 4 held)");
     grant.release().await.unwrap();
     let found = findings(&dynamo).await;
     let told = self::notes(&found).join("\n");
@@ -139,8 +139,8 @@ async fn a_change_that_sweeps_do_not_go_on_with_is_told() {
     let told: Vec<(&str, &str)> =
         of_shares.map(|one| (one.what.as_str(), one.todo.as_deref().unwrap())).collect();
     let [(what, todo)] = told[..] else { panic!("{told:?}") };
-    assert_eq!(what, "the common line has 2 slots, and a change that gives it 1 was interrupted");
-    assert!(todo.contains("apply FILE` again: the next step of this change is an operator's"), "{todo}");
+    assert_eq!(what, "the common line has 2 slots and is to have 1: the change was interrupted");
+    assert!(todo.contains("apply FILE` again: callers and sweeps cannot go on with this change"), "{todo}");
 }
 
 /// As `buckets apply` leaves it if calls hold the slots that shares are to have.

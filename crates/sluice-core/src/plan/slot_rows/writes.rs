@@ -20,16 +20,16 @@ use crate::schema::{
 use crate::statement::{AttributeNames, Delete, Operand, Statement, Update, Values, Write};
 use crate::timestamp::Timestamp;
 
-/// Of the bucket's own row, with `shares` and `changes_to` as read ([`own_row`]). Interleavings that it stops:
+/// Condition on the bucket's own row, in addition to `shares`, `changes_to` and `cost_changes_to` as read
+/// ([`own_row`]). Interleavings that they stop:
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
-/// - Another operator has named a share since the reading, or made its row. Its name would be lost, or its
-///   slots given to others.
-/// - Another operator has stated another limit since, or has ended the change: this write would exceed that
-///   limit.
-/// - `capacity`: another operator began and ended a change since, or gave the same slots to another line.
+/// - An operator has named a share since the reading, or somebody has made its row. Its name would be lost, or
+///   its slots given to others.
+/// - An operator has stated another limit since, or the change has ended: this write would exceed that limit.
+/// - `capacity`: another change began and ended since, or somebody gave the same slots to another line.
 const AS_STATED: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND ";
 
-/// If the row keeps its slots.
+/// Update of a row whose slots do not change.
 const STAYS: &str = "SET #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1";
 
 const OF_NAMES: &[&str] = &[SHARES, CHANGES_TO, COST_CHANGES_TO, CAPACITY, VERSION, COUNTED, LIMIT_TYPE];
@@ -50,8 +50,8 @@ const AS_COUNTED: &str = "#tokens >= :least AND ";
 const NOT_COOLING: &str = "attribute_not_exists(#blocked_until) AND ";
 const COOLING_AS_READ: &str = "#blocked_until >= :cools_from AND #blocked_until <= :cools_until AND ";
 
-/// Interleaving that these two stop: an operator keeps other versions out since the reading, and a row that is
-/// made lets them in.
+/// Interleaving that these two stop: an operator has set `protocol` since the reading, and the new row would
+/// admit older versions.
 const KEEPS_NOBODY_OUT: &str = "attribute_not_exists(#protocol) AND ";
 const KEEPS_OUT_AS_READ: &str = "#protocol = :protocol AND ";
 
@@ -96,7 +96,7 @@ pub(super) fn own_row(
     changes_to: Option<Limit>,
     slots: Option<OwnSlots>,
 ) -> Write {
-    let (before, read) = (own.slot_shares(), own.changes_to());
+    let (before, (whole, cost)) = (own.slot_shares(), own.changes_to_as_read());
     let (mut update, mut removes) = (String::from(STAYS), String::new());
     let mut condition = String::from(AS_STATED);
     let (mut values, mut attributes) = (as_read(own), OF_NAMES);
@@ -109,12 +109,12 @@ pub(super) fn own_row(
         State {
             name: "#changes_to",
             after: (":changes_to", changes_to.map(|whole| Operand::number(whole.capacity()))),
-            read: (":read_changes_to", read.map(|whole| Operand::number(whole.capacity()))),
+            read: (":read_changes_to", whole.map(Operand::number)),
         },
         State {
             name: "#cost_changes_to",
             after: (":cost_changes_to", changes_to.map(|whole| Operand::number(whole.cost_per_call()))),
-            read: (":read_cost_changes_to", read.map(|whole| Operand::number(whole.cost_per_call()))),
+            read: (":read_cost_changes_to", cost.map(Operand::number)),
         },
     ];
     if let Some(OwnSlots { cost, more, .. }) = &slots {

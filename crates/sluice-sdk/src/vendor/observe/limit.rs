@@ -99,7 +99,7 @@ pub(super) async fn observe_limit(
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    // Shares of slots have rows of their own, and only an operator changes them. At its floor, the bucket
+    // Shares of slots have rows of their own, and only an operator says how many. At its floor, the bucket
     // costs no request for the replies that follow.
     if bucket.adopted(vendors, window).is_none() || bucket.has_slot_shares() {
         return Ok(ObservedLimit::Lower(vendors));

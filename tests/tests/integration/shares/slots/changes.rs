@@ -65,7 +65,7 @@ async fn shares_are_used_at_once_with_what_is_free_and_sweeps_end_the_change() {
         give_back(of_before.drain(..3).collect()).await;
         let to = split(&[share("search", "0.5"), share("batch", "0.2")]);
         let error = apply(&world, &to).await.unwrap_err();
-        assert!(error.to_string().contains("so does each sweep"), "{error}");
+        assert!(error.to_string().contains("callers that find no slot and sweeps"), "{error}");
         // In processes that know the bucket, and in one that does not.
         let (new, mut of_shares) = (world.client(), Vec::new());
         for (client, share) in [(&client, "batch"), (&new, "search"), (&new, "batch")] {
@@ -128,6 +128,53 @@ async fn callers_that_find_no_slot_give_the_shares_what_came_back() {
         give_back(held).await;
         assert_eq!(free(&world).await, ["3", "2", "5"], "{kind:?}");
     }
+}
+
+/// It asks once and does not wait. Its share has one slot so far, which is held.
+#[tokio::test(start_paused = true)]
+async fn a_caller_of_a_share_that_is_short_of_slots_has_one_that_came_back() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = kind.with_slots(CONCURRENT, 10).await;
+        let client = world.client();
+        let mut of_before = take_all(&client, &CONCURRENT.into()).await;
+        give_back(of_before.drain(..1).collect()).await;
+        apply(&world, &split(&[share("search", "0.5")])).await.unwrap_err();
+        let first = take(&client, of("search")).await;
+        assert_eq!(refusal(&client, of("search")).await.reason(), RetryReason::NoFreeSlot);
+        give_back(of_before.drain(..5).collect()).await;
+        let second = client.acquire(of("search")).await.unwrap().granted().expect("five slots are free");
+        assert_eq!([world.free(CONCURRENT).await, world.free(SEARCH).await], ["1", "3"], "{kind:?}");
+        give_back([first, second].into_iter().chain(of_before).collect()).await;
+    }
+}
+
+/// As beside a later version: the condition on the names can never hold.
+#[tokio::test(start_paused = true)]
+async fn callers_that_cannot_give_slots_try_seldom() {
+    // Takes are no transactions.
+    let world = World::embedded().await.with(Kind::Inline);
+    world.slots(CONCURRENT, 10).await;
+    let client = world.client();
+    let mut held = take_all(&client, &CONCURRENT.into()).await;
+    apply(&world, &split(&[share("search", "0.5")])).await.unwrap_err();
+    give_back(held.drain(..4).collect()).await;
+    names_what_a_later_version_writes(&world).await;
+    let before = world.dynamo.meter().of(Operation::TransactWriteItems).requests;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        refusal(&client, of("search")).await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    let tries = world.dynamo.meter().of(Operation::TransactWriteItems).requests - before;
+    assert!((1..30).contains(&tries), "{tries} in a minute");
+    give_back(held).await;
+}
+
+async fn names_what_a_later_version_writes(world: &World) {
+    let more = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(CONCURRENT));
+    let more = more.update_expression("SET shares.#search.later = :one");
+    let more = more.expression_attribute_names("#search", "search");
+    more.expression_attribute_values(":one", number("1")).send().await.unwrap();
 }
 
 /// It fits into what its share is promised, and not into what the share has so far.
@@ -323,10 +370,7 @@ async fn a_sweep_says_that_it_left_a_change_whose_names_it_cannot_write() {
     let held = take_all(&client, &CONCURRENT.into()).await;
     apply(&world, &split(&[share("search", "0.5")])).await.unwrap_err();
     give_back(held).await;
-    let more = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(CONCURRENT));
-    let more = more.update_expression("SET shares.#search.later = :one");
-    let more = more.expression_attribute_names("#search", "search");
-    more.expression_attribute_values(":one", number("1")).send().await.unwrap();
+    names_what_a_later_version_writes(&world).await;
     crate::events::listen();
     client.ops().sweep(SweepOptions::default()).await.unwrap();
     let lines = crate::events::lines();
