@@ -155,6 +155,11 @@ impl Ledger {
         self.shared.rows.get(bucket)
     }
 
+    /// When the lines of a bucket changed last.
+    pub(crate) fn lines_changed_at(&self, bucket: &str) -> Micros {
+        self.shared.changed_at.get(bucket).copied().unwrap_or(Micros::MIN)
+    }
+
     /// Whether the lines of a bucket changed within what a process remembers of it.
     pub(crate) fn changed_of_late(&self, bucket: &str, now: Micros) -> bool {
         self.shared.changed_at.get(bucket).is_some_and(|at| now - at < OF_LATE)

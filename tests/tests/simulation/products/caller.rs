@@ -307,9 +307,15 @@ impl Caller {
         })
     }
 
-    /// A background share leaves a call more than others do when it borrows.
+    /// A background share leaves a call more than others do when it borrows. (Of a share that is new, the first
+    /// call of a process may pay from the common line as others do: its reply shows the share.)
     fn leaves_the_floor(&self, bucket: &str, (share, line): (&str, &str), told: Told) {
         let judged = self.universe.ledger(|ledger| {
+            let changed_at = ledger.lines_changed_at(bucket);
+            let of_share = ledger.account(&self.process.name, &name_of_line(bucket, share));
+            if !of_share.bookings.iter().any(|booking| booking.planned >= changed_at) {
+                return None;
+            }
             let lines = ledger.lines(bucket)?;
             let (borrower, lender) = (lines.get(share)?, lines.get(line)?);
             let floor = lender.floor(borrower.background);
