@@ -13,7 +13,7 @@ import pytest
 
 import sluice
 
-from conftest import Declare, in_child, level
+from conftest import Declare, in_child, level, skip_without_forks
 
 DAY = 86_400.0
 
@@ -45,6 +45,8 @@ def _take(dimension: str) -> tuple[int, bool, bool]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_children_of_each_start_method_work(method: str, declare: Declare) -> None:
+    if method == "fork":
+        skip_without_forks()
     rpm = declare(sluice.Limit.requests(100, per=DAY))
     # Runtime and client of the parent are in use.
     assert _take(rpm)[1:] == (True, True)
