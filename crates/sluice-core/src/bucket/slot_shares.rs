@@ -25,8 +25,8 @@ pub struct SlotShare {
     pub name: ShareName,
     /// Its row.
     pub row: Dimension,
-    /// The slots that it is promised; none of a share that goes. Its row has fewer
-    /// or more while the shares change.
+    /// The slots that it is promised; none of a share that goes. Its row has fewer or more while the shares
+    /// change.
     pub capacity: Amount,
     /// As [`DeclaredShare::floor`](crate::DeclaredShare::floor).
     pub floor: Option<Amount>,
@@ -86,11 +86,10 @@ pub(super) fn read_slot_shares(of: &Dimension, row: &impl Row) -> Result<Option<
     let amount =
         |name| schema::optional(row, name, || schema::amount(row, name)).map(|of| of.map(|of| of.get()));
     let (whole, cost) = (amount(CHANGES_TO)?, amount(COST_CHANGES_TO)?);
-    // A row of an earlier version states no cost: its own stays.
-    let own = schema::amount(row, COST_PER_CALL)?.get();
     let changes_to = whole.and_then(|whole| {
-        let call = Cost::new(cost.unwrap_or(own).min(whole)).ok()?;
-        Limit::concurrent(whole, call).ok()
+        // A row that states no cost keeps its own.
+        let call = cost.or_else(|| schema::amount(row, COST_PER_CALL).ok().map(|own| own.get()))?;
+        Limit::concurrent(whole, Cost::new(call.min(whole)).ok()?).ok()
     });
     let says_nothing = shares.is_empty() && whole.is_none() && cost.is_none();
     Ok((!says_nothing).then(|| Arc::new(SlotShares { shares, changes_to, whole, cost })))

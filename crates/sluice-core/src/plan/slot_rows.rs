@@ -10,8 +10,8 @@
 //!
 //! As stated: what the names step writes, and C of the bucket's row, as read. As counted: C as read, T >=
 //! min(T as read, 0). m is 0 for rows that stay. The growth that leaves all rows as wanted ends the change:
-//! it takes `changes_to` and `cost_changes_to` away. (1) Also `blocked_until` and `protocol` of the bucket's row
-//! as read, and a row that is made does not exist: it gets both.
+//! it takes `changes_to` and `cost_changes_to` away. (1) Also `blocked_until` and `protocol` of the bucket's
+//! row as read, and a row that is made does not exist: it gets both.
 //!
 //! With H = C - T, what is held of a line, each step keeps the sum over the lines of max(C, H) at the whole
 //! limit or below, once it is there. So the vendor never sees more calls at once than that. A line that
@@ -20,8 +20,8 @@
 //!
 //! From its first write to its last, the bucket's row says what is wanted: `changes_to` is the whole limit,
 //! `cost_changes_to` the cost of a call, and `shares` has what each share will have. So whoever reads it can
-//! go on, also after a crash: an operator; or, once every line is small enough, a sweep or a caller that finds
-//! no slot, which only grow lines ([`SlotRows::resumed`]).
+//! go on, also after a crash: an operator; or, once every line is small enough, a sweep or a caller that
+//! finds no slot, which only grow lines ([`SlotRows::resumed`]).
 //!
 //! A share is open as long as it has a row, and callers use it, with as few slots as it has so far. It is
 //! closed before that, and when it goes: then it keeps its row and its name, and promises nothing. Its row
@@ -50,7 +50,8 @@ use writes::{OwnSlots, grow, made, own_row, remove};
 pub struct SlotRows {
     /// The bucket's own row.
     pub common: Bucket,
-    /// The row of each share that [`names`](Self::names) lists; `None` for one that does not exist, or that was not read.
+    /// The row of each share that [`names`](Self::names) lists; `None` for one that does not exist, or that
+    /// was not read.
     pub shares: Vec<Option<Bucket>>,
 }
 
@@ -60,8 +61,8 @@ pub struct SlotRows {
 pub enum SlotStep {
     /// The rows are as wanted.
     Done,
-    /// Only an operator sends these writes, in one transaction. Then the rows are read again, whether they were
-    /// applied or not.
+    /// Only an operator sends these writes, in one transaction. Then the rows are read again, whether they
+    /// were applied or not.
     Write(Vec<Write>),
     /// An operator, a sweep or a caller sends these: slots that came back go to lines that lack some, and if
     /// none lacks any, the change ends. As [`Write`](Self::Write).
@@ -275,8 +276,8 @@ impl SlotRows {
                     }
                 }
                 None => {
-                    // Its name stays closed until its row has the slots of one call. If another writer has made
-                    // the row, the names have changed, and this write is rejected.
+                    // Its name stays closed until its row has the slots of one call. If another writer has
+                    // made the row, the names have changed, and this write is rejected.
                     let limit = line.wanted.and_then(|wanted| wanted.of_line(more, Rate::ZERO).ok());
                     let Some(limit) = limit else { continue };
                     others.push(made(&line.row, limit, &self.common));

@@ -22,7 +22,8 @@ const LONGEST_CHANGE: Duration = Duration::from_secs(60);
 
 impl Ops {
     /// Gives a concurrency bucket these shares. Slots that are held move when they come back. If that takes
-    /// longer than 30 s, nothing is lost: the next call goes on from there, and so do callers that find no slot, and sweeps.
+    /// longer than 30 s, nothing is lost: the next call goes on from there, and so do callers that find no
+    /// slot, and sweeps.
     pub(super) async fn apply_slot_shares(
         &self,
         dimension: &Dimension,

@@ -1,5 +1,5 @@
-//! How often a process gives slots to lines while the shares of their bucket change: one caller at a time, and
-//! after failures less and less often.
+//! How often a process gives slots to lines while the shares of their bucket change: one caller at a time,
+//! and after failures less and less often.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use sluice_table::random_wait_around;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// The mean pause after a failure, doubled for each further one, and the longest. Other processes may be faster
-/// once; if a write fails for ever, as beside a later version, it costs little.
+/// The mean pause after a failure, doubled for each further one, and the longest. Other processes may be
+/// faster once; if a write fails for ever, as beside a later version, it costs little.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 

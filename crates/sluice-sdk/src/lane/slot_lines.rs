@@ -348,8 +348,8 @@ async fn gave_slots(inner: &Arc<Inner>, common: &Arc<Entry>, young: Duration) ->
     false
 }
 
-/// The rows of a bucket with shares of slots, its own first, by readings that are no older than `young`. `None`
-/// if its own cannot be read.
+/// The rows of a bucket with shares of slots, its own first, by readings that are no older than `young`.
+/// `None` if its own cannot be read.
 async fn rows_of(inner: &Arc<Inner>, entries: &[Arc<Entry>], young: Duration) -> Option<SlotRows> {
     let looks = entries.iter().map(|entry| {
         Box::pin(async move {

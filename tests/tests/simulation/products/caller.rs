@@ -307,8 +307,8 @@ impl Caller {
         })
     }
 
-    /// A background share leaves a call more than others do when it borrows. (Of a share that is new, the first
-    /// call of a process may pay from the common line as others do: its reply shows the share.)
+    /// A background share leaves a call more than others do when it borrows. (Of a share that is new, the
+    /// first call of a process may pay from the common line as others do: its reply shows the share.)
     fn leaves_the_floor(&self, bucket: &str, (share, line): (&str, &str), told: Told) {
         let judged = self.universe.ledger(|ledger| {
             let changed_at = ledger.lines_changed_at(bucket);

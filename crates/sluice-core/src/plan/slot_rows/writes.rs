@@ -23,8 +23,8 @@ use crate::timestamp::Timestamp;
 /// Condition on the bucket's own row, in addition to `shares`, `changes_to` and `cost_changes_to` as read
 /// ([`own_row`]). Interleavings that they stop:
 /// - The bucket was removed, and this write would create a row; or it was made again as a rate bucket.
-/// - An operator has named a share since the reading, or somebody has made its row. Its name would be lost, or
-///   its slots given to others.
+/// - An operator has named a share since the reading, or somebody has made its row. Its name would be lost,
+///   or its slots given to others.
 /// - An operator has stated another limit since, or the change has ended: this write would exceed that limit.
 /// - `capacity`: another change began and ended since, or somebody gave the same slots to another line.
 const AS_STATED: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND ";
